@@ -1,0 +1,1 @@
+"""The evaluation toolkit: score, judge, audit, report."""

@@ -1,0 +1,1 @@
+"""Pairwise and pointwise judging by language models and juries."""

@@ -1,0 +1,1 @@
+"""Figures: numbers first (``*_info``), then ink (``draw_*``), a file each."""

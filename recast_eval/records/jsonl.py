@@ -1,0 +1,112 @@
+"""JSON lines on disk: one writer appends, a torn last line is dropped and said."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from recast_eval.errors import DataError
+from recast_eval.records.base import Record
+
+log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Record)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, text) of each whole line; split on the line feed only.
+
+    A last line without a line feed was torn by a crash: it is dropped with a warning.
+
+    Raises:
+        DataError: The file is not UTF-8.
+    """
+    data = path.read_bytes()
+    *lines, tail = data.split(b"\n")
+    if tail:
+        log.warning("%s: dropped a torn last line of %d bytes", path, len(tail))
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield number, line.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"not UTF-8 ({error})", path=path, line=number) from error
+
+
+def read_records(path: Path, kind: type[R]) -> list[R]:
+    """Read all records of a file, in order.
+
+    Raises:
+        DataError: A line does not fit the schema; names the file, the line and the field.
+    """
+    found = []
+    for number, text in read_lines(path):
+        try:
+            found.append(kind.model_validate_json(text))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "line"
+            raise DataError(f"{where}: {first['msg']}", path=path, line=number) from error
+    return found
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Add one record in one write. A torn tail left by a crash is cut off first."""
+    append_text(path, record.model_dump_json())
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add one line of JSON text, which holds no line feed, in one write."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        end = _whole_length(descriptor)
+        os.ftruncate(descriptor, end)
+        os.lseek(descriptor, end, os.SEEK_SET)
+        os.write(descriptor, text.encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def _whole_length(descriptor: int) -> int:
+    """Bytes up to and with the last line feed."""
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    while end:
+        step = min(end, 65536)
+        os.lseek(descriptor, end - step, os.SEEK_SET)
+        found = os.read(descriptor, step).rfind(b"\n")
+        if found >= 0:
+            return end - step + found + 1
+        end -= step
+    return 0
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a file's whole content, or leave the old one."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def write_json(path: Path, record: Record) -> None:
+    """Write one record as a readable JSON file, atomically."""
+    text = json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomic(path, text + "\n")
+
+
+def read_json(path: Path, kind: type[R]) -> R:
+    """Read one record from a JSON file.
+
+    Raises:
+        DataError: The file is missing or does not fit its schema.
+    """
+    try:
+        return kind.model_validate_json(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise DataError("no such file", path=path) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise DataError(str(error).replace("\n", "; "), path=path) from error

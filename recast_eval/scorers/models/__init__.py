@@ -1,0 +1,1 @@
+"""Scorers, a file each: a ``SPEC`` with its card and its factory."""

@@ -1,0 +1,1 @@
+"""From a checkpoint or folder to images, from images to scores."""

@@ -1,0 +1,1 @@
+"""Statistics of preference. NumPy in, NumPy out; no files, no clocks, no globals."""

@@ -1,0 +1,1 @@
+"""The training core: ReCAST, MARBLE, RebRL."""

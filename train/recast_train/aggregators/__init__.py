@@ -1,0 +1,1 @@
+"""How K rewards become one gradient, a file each."""

@@ -1,0 +1,1 @@
+"""ReCAST: which reward counts at which denoising step. Pure NumPy, float64."""

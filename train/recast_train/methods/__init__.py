@@ -1,0 +1,1 @@
+"""RL methods, a file each."""

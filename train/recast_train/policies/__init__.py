@@ -1,0 +1,1 @@
+"""Models that draw: SD3 and masked tokens, behind one interface."""

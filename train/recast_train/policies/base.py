@@ -1,0 +1,96 @@
+"""What a policy is: something that draws images from prompts, with three sets of weights.
+
+``new`` is trained; ``old`` draws the rollouts and follows ``new`` slowly (DiffusionNFT)
+or equals it at the start of an epoch (policy gradient); ``reference`` is the base model
+(adapters off). Shapes: N samples, T denoising steps, ``sigmas`` (T+1,) from 1 to 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from torch import Generator, Tensor
+from torch.nn import Parameter
+
+Who = Literal["new", "old", "reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Encoded prompts, batch first; ``take`` picks rows."""
+
+    tensors: dict[str, Tensor]
+
+    def take(self, rows: Tensor) -> "Condition":
+        """The condition of some samples, (rows,) integers."""
+        return Condition({k: v[rows] for k, v in self.tensors.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """N finished samples and what a method needs of how they came about."""
+
+    x_0: Tensor
+    """(N, ...) final latents, or (N, tokens) integers for masked diffusion."""
+    condition: Condition
+    trace: dict[str, Tensor] = field(default_factory=dict)
+    """Method-specific, batch first: SDE states ``states`` (N, T+1, ...), ``log_probs`` (N, T),
+    ``means`` (N, T, ...); masked: ``decode_step`` (N, tokens). Empty for NFT."""
+
+
+class Policy(Protocol):
+    """Shared by velocity and masked policies."""
+
+    sigmas: Tensor
+    """(T+1,) float32 noise levels of the training sampler, scheduler order, 1 to 0."""
+
+    def parameters(self) -> list[Parameter]:
+        """The trainable (``new``) parameters, in a fixed order."""
+        ...
+
+    def encode(self, prompts: Sequence[str]) -> Condition:
+        """Encode prompts (cached); no graph."""
+        ...
+
+    def rollout(self, condition: Condition, generator: Generator, plan: dict[str, Any]) -> Rollout:
+        """Draw one sample a row of ``condition`` with the ``old`` weights; no graph.
+
+        Args:
+            condition: N encoded prompts.
+            generator: The only source of randomness.
+            plan: The method's wishes (``solver``: "euler" | "dpm2" | "sde" | "cps", noise level,
+                window ...), see the policy.
+        """
+        ...
+
+    def decode(self, x_0: Tensor) -> np.ndarray:
+        """Latents to uint8 RGB images (N, H, W, 3)."""
+        ...
+
+    def update_old(self, decay: float) -> None:
+        """Set old <- decay * old + (1 - decay) * new."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Everything a resumed run needs: new and old weights, by name."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Put back what ``state`` gave."""
+        ...
+
+
+class VelocityPolicy(Policy, Protocol):
+    """A rectified-flow policy: x_t = (1-t) x_0 + t noise, velocity = noise - x_0."""
+
+    def velocity(self, x_t: Tensor, sigma: Tensor, condition: Condition, *, who: Who) -> Tensor:
+        """Velocity at x_t.
+
+        Args:
+            x_t: (B, ...) latents.
+            sigma: (B,) noise levels in (0, 1].
+            condition: B rows.
+            who: Whose weights; a graph is kept for ``new`` alone.
+        """
+        ...
