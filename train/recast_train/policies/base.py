@@ -7,6 +7,7 @@ or equals it at the start of an epoch (policy gradient); ``reference`` is the ba
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -38,6 +39,11 @@ class Rollout:
     """Method-specific, batch first: SDE states ``states`` (N, T+1, ...), ``log_probs`` (N, T),
     ``means`` (N, T, ...); masked: ``decode_step`` (N, tokens). Empty for NFT."""
 
+    def take(self, rows: Tensor) -> "Rollout":
+        """Some of the samples, (rows,) integers."""
+        trace = {k: v[rows] for k, v in self.trace.items()}
+        return Rollout(self.x_0[rows], self.condition.take(rows), trace)
+
 
 class Policy(Protocol):
     """Shared by velocity and masked policies."""
@@ -60,12 +66,19 @@ class Policy(Protocol):
             condition: N encoded prompts.
             generator: The only source of randomness.
             plan: The method's wishes (``solver``: "euler" | "dpm2" | "sde" | "cps", noise level,
-                window ...), see the policy.
+                window ...), see the policy; an empty plan is the recipe's sampler. Two keys come
+                from the loop: ``rows`` (first, last + 1, total) says which rows of a larger draw
+                these are: noise is drawn for all of it and cut, so that any number of processes
+                draws the same images; ``epoch`` counts from 0.
         """
         ...
 
     def decode(self, x_0: Tensor) -> np.ndarray:
         """Latents to uint8 RGB images (N, H, W, 3)."""
+        ...
+
+    def save_adapter(self, folder: Path, weights: Sequence[Tensor] | None = None) -> None:
+        """Write what others load without us: ``weights`` (as ``parameters``) or ``new``."""
         ...
 
     def update_old(self, decay: float) -> None:
@@ -94,3 +107,44 @@ class VelocityPolicy(Policy, Protocol):
             who: Whose weights; a graph is kept for ``new`` alone.
         """
         ...
+
+    def estimate(self, x_t: Tensor, sigma: Tensor, condition: Condition) -> Tensor:
+        """The old policy's x_0 at x_t, (B, ...): ``x_t - sigma * velocity``; no graph."""
+        ...
+
+    def complete(
+        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
+    ) -> Tensor:
+        """One ancestral draw of x_0 from x at ``sigmas[step]`` with the old weights, (B, ...)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySetup:
+    """What every policy is built from, beside its own block of the recipe."""
+
+    steps: int
+    guidance_scale: float
+    solver: str
+    shift: float | None
+    rollout_batch: int
+    """Rows a forward of the rollout; 0 is all."""
+    precision: Literal["fp32", "bf16"]
+    device: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """What a file of ``recast_train/policies/`` calls ``POLICY``."""
+
+    name: str
+    policy_kind: str
+    """``velocity`` or ``masked``; a method names the kind that it trains."""
+    config: type
+    """Frozen dataclass: the recipe's ``model:`` block."""
+    build: Any
+    """Callable: (config, PolicySetup) -> Policy."""
+    solvers: tuple[str, ...]
+    """What the recipe's ``sampler.solver`` may say; the first is the default."""
+    summary: str = ""
