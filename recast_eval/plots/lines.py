@@ -1,0 +1,148 @@
+"""Lines with bands: the plainest figure, used where x is ordered."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from recast_eval.plots.base import (
+    Cell,
+    PlotSpec,
+    Table,
+    number,
+    place_legend,
+    series_style,
+)
+
+
+class Line(NamedTuple):
+    """One series; NaN breaks the line and is said in the table."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+
+
+class Lines(NamedTuple):
+    """All that is drawn, in drawing order."""
+
+    lines: tuple[Line, ...]
+    x_label: str
+    y_label: str
+    reverse_x: bool = False
+    """Noise levels run from 1 to 0."""
+    zero: float | None = None
+    """A dotted line at this y."""
+    band: str = ""
+    """What the band is; empty if there is none."""
+
+
+def lines_info(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    errors: Mapping[str, Sequence[float]] | None = None,
+    multiplier: float = 1.96,
+    band: str = "",
+    reverse_x: bool = False,
+    zero: float | None = None,
+) -> Lines:
+    """Gather series; a band is ``y`` minus and plus ``multiplier`` standard errors.
+
+    Args:
+        series: Name -> (x, y), equally long.
+        x_label: Words and unit.
+        y_label: Words and unit.
+        errors: Name -> standard errors of y; a series may lack them.
+        multiplier: Standard errors on each side.
+        band: What the band is, in words.
+        reverse_x: Draw large x on the left.
+        zero: A dotted line at this y.
+
+    Raises:
+        ValueError: A series is not as long as its x.
+    """
+    made = []
+    for name, (x, y) in series.items():
+        if len(x) != len(y):
+            raise ValueError(f"{name}: {len(x)} x values, {len(y)} y values")
+        error = (errors or {}).get(name)
+        low = high = None
+        if error is not None:
+            value, half = np.asarray(y, float), multiplier * np.asarray(error, float)
+            low, high = tuple(value - half), tuple(value + half)
+        made.append(Line(name, tuple(map(float, x)), tuple(map(float, y)), low, high))
+    return Lines(tuple(made), x_label, y_label, reverse_x, zero, band)
+
+
+def draw_lines(axes: Axes, info: Lines) -> None:
+    """Draw onto the caller's axes; bands first, so that no line is hidden."""
+    handles = []
+    for index, line in enumerate(info.lines):
+        style = series_style(index)
+        if len(line.x) > 24:
+            style["markevery"] = -(-len(line.x) // 12)
+        if line.low is not None and line.high is not None:
+            axes.fill_between(
+                line.x, line.low, line.high, color=style["color"], alpha=0.16, linewidth=0
+            )
+        axes.plot(line.x, line.y, **style)
+        handles.append(Line2D([], [], **style))
+    if info.zero is not None:
+        axes.axhline(info.zero, linestyle=":", color=mpl.rcParams["axes.edgecolor"], linewidth=1)
+    axes.set(xlabel=info.x_label, ylabel=info.y_label)
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    if info.reverse_x:
+        axes.invert_xaxis()
+    place_legend(axes, handles, [line.name for line in info.lines])
+
+
+def lines_table(info: Lines) -> Table:
+    """One row a point."""
+    rows: list[tuple[Cell, ...]] = []
+    for line in info.lines:
+        for i, x in enumerate(line.x):
+            low = number(line.low[i]) if line.low is not None else None
+            high = number(line.high[i]) if line.high is not None else None
+            rows.append((line.name, number(x), number(line.y[i]), low, high))
+    return Table(("series", info.x_label, info.y_label, "low", "high"), tuple(rows))
+
+
+def lines_alt(info: Lines) -> str:
+    """Say where each series begins and ends."""
+    parts = []
+    for line in info.lines[:8]:
+        known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if np.isfinite(y)]
+        if known:
+            (x0, y0), (x1, y1) = known[0], known[-1]
+            parts.append(f"{line.name} goes from {y0:.3g} at {x0:.3g} to {y1:.3g} at {x1:.3g}")
+    more = f"; {len(info.lines) - 8} more" if len(info.lines) > 8 else ""
+    text = "; ".join(parts) or "no data"
+    return f"Lines of {info.y_label} against {info.x_label}. {text}{more}."
+
+
+def lines_size(info: Lines) -> tuple[float, float]:
+    """Room for the key under the axes."""
+    labels = [line.name for line in info.lines]
+    if len(labels) < 2:
+        return 4.6, 2.7
+    rows = len(labels) if max(map(len, labels)) > 22 else -(-len(labels) // 2)
+    return 4.6, 2.8 + 0.2 * rows
+
+
+PLOT = PlotSpec(
+    name="lines",
+    title="Lines",
+    read="Each line is one series; a shaded band, where there is one, is its uncertainty.",
+    draw=draw_lines,
+    table=lines_table,
+    alt=lines_alt,
+    size=lines_size,
+)
