@@ -33,7 +33,7 @@ class Cards(NamedTuple):
 
 def save_cards(path: Path, cards: Cards) -> None:
     """Write the data set as safetensors."""
-    save_file({"latents": cards.latents, "tokens": cards.tokens}, path)
+    save_file({k: v.contiguous() for k, v in cards._asdict().items()}, path)
 
 
 def load_cards(path: Path) -> Cards:
@@ -113,7 +113,7 @@ def pretrain(
     seed: int,
     save_every: int = 200,
 ) -> Iterator[int]:
-    """Train in place, yielding at each save with the averaged weights loaded; resumes from ``work``.
+    """Train in place; yields at each save with the averaged weights loaded; resumes.
 
     Args:
         pipeline: From ``build_pipeline`` (or any: its weights are replaced on resume).
