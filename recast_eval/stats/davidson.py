@@ -1,0 +1,275 @@
+"""Ratings of several models from pairwise outcomes: Davidson's tie model, order effect, ridge."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from recast_eval.stats.battles import Battles, references, tabulate, utilities
+from recast_eval.stats.checks import fraction
+from recast_eval.stats.choice import Profile, Recession, derivatives, fit, sandwich
+from recast_eval.stats.intervals import Bounded, Kind, t_critical
+from recast_eval.stats.letters import alike_groups, rank_ranges
+from recast_eval.stats.multiple import holm
+
+_BATCH = 2_000_000
+"""Numbers held at once while refitting bootstrap draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rating of ``first`` minus rating of ``second``, in log-odds."""
+
+    first: Hashable
+    second: Hashable
+    value: Bounded
+    p: float
+    """Two-sided; 1 where the data cannot place the difference."""
+    p_holm: float
+    """Adjusted over all pairs of all groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Davidson:
+    """Ratings in log-odds, and how far the data carry them."""
+
+    ratings: dict[Hashable, Bounded]
+    """Zero-sum over the group's largest set of models that all win and lose among each other."""
+    order: Bounded
+    """Log-odds that the first slot adds; 0 and ``fixed`` where no pair was seen in both orders."""
+    tie: Bounded
+    """log nu; a tie between equals has chance nu / (2 + nu)."""
+    groups: tuple[tuple[Hashable, ...], ...]
+    """Models linked by comparisons, best first. Ratings of two groups have no common scale."""
+    differences: tuple[Difference, ...]
+    """Every pair within a group, the higher rated first."""
+    ranks: dict[Hashable, tuple[int, int]]
+    """Best and worst rank within the group that the adjusted differences leave."""
+    alike: tuple[tuple[Hashable, ...], ...]
+    """Largest sets of models that cannot be told apart at ``level``."""
+    n_comparisons: int
+    n_prompts: int
+    ridge: float
+    level: float
+    gradient: float
+    """Largest entry of the penalised gradient at the optimum: shown, since it must be 0."""
+
+    @property
+    def order_odds(self) -> Bounded:
+        """How the first slot multiplies the odds of winning: exp(order)."""
+        ends = np.exp([self.order.estimate, self.order.low, self.order.high])
+        return Bounded(float(ends[0]), float(ends[1]), float(ends[2]), self.order.kind)
+
+
+def davidson(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    outcome: ArrayLike,
+    prompts: Sequence[Hashable] | None = None,
+    *,
+    level: float = 0.95,
+    ridge: float = 0.01,
+    order_effect: bool = True,
+    rng: np.random.Generator | None = None,
+    resamples: int = 1000,
+) -> Davidson:
+    """Rate models from pairwise outcomes with ties and an order effect.
+
+    The first slot wins, loses or ties with chances in proportion to
+    ``exp(r_first + order)``, ``exp(r_second)`` and ``nu exp((r_first + r_second) / 2)``.
+    Intervals are cluster-robust by prompt (sandwich, Student's t), or a percentile bootstrap
+    over prompts if ``rng`` is given. A rating that the likelihood lets run away, such as that
+    of a model that never lost, is the ridge's and not the data's: it comes as a bound, the end
+    of its profile-likelihood interval with each prompt counted once for a pair of models.
+
+    Args:
+        first: Model shown first, a comparison each; any hashable id.
+        second: Model shown second.
+        outcome: 1 the first won, 0 the second won, 0.5 a tie.
+        prompts: Prompt id of each comparison; without it each is a prompt of its own.
+        level: Coverage, in (0, 1).
+        ridge: Gaussian prior precision of every parameter, > 0; weaker than one comparison.
+        order_effect: Estimate what the slot adds. It is held at 0 anyway unless some pair was
+            seen in both orders. Switch it off for verdicts that already join both orders.
+        rng: Draws prompts for bootstrap intervals.
+        resamples: Bootstrap draws.
+
+    Returns:
+        Ratings, order effect and tie parameter, each with an interval or a bound.
+
+    Raises:
+        ValueError: Nothing to compare, lengths differ, a model meets itself, or an outcome,
+            level or ridge out of range.
+        ArithmeticError: The optimum was not reached.
+
+    References:
+        Davidson 1970 (ties); Davidson and Beaver 1977 (order); Bradley and Terry 1952; Ford 1957
+        (when ratings are finite). Here with a ridge, and clustered by prompt.
+    """
+    level = fraction(level, "level")
+    if not (np.isfinite(ridge) and ridge > 0):
+        raise ValueError(f"ridge is a finite number above 0, got {ridge!r}")
+    data = tabulate(first, second, outcome, prompts, order_effect)
+    fitted = _Fitted(data, level, ridge, rng, resamples)
+    return _assemble(data, fitted)
+
+
+class _Fitted:
+    """The optimum, and what is known about any linear function of it."""
+
+    def __init__(
+        self,
+        data: Battles,
+        level: float,
+        ridge: float,
+        rng: np.random.Generator | None,
+        resamples: int,
+    ) -> None:
+        self.data, self.level, self.ridge = data, level, ridge
+        total = data.counts.sum(axis=0)
+        self.prompts = len(data.counts)
+        self.best = fit(data.features, total[None], ridge=ridge)[0]
+        at = derivatives(data.features, total[None], self.best[None], ridge)
+        self.gradient = float(np.abs(at.gradient).max())
+        self.recession = Recession(data.features, total)
+        self.units = data.units
+        by_unit = derivatives(data.features, self.units[None], self.best[None], ridge)
+        self.unit_covariance = np.linalg.inv(by_unit.information[0])
+        if self.prompts > 1:
+            self.covariance = sandwich(data.features, data.counts, self.best, ridge)
+        self.draws = None if rng is None else self._bootstrap(rng, resamples)
+
+    def _bootstrap(self, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "draw k"]:
+        flat = self.data.counts.reshape(self.prompts, -1)
+        chances = np.full(self.prompts, 1 / self.prompts)
+        weights = rng.multinomial(self.prompts, chances, size=resamples).astype(float)
+        size = max(1, _BATCH // self.data.features.size)
+        rows = (resamples, *self.data.counts.shape[1:])
+        counts = (weights @ flat).reshape(rows)
+        parts = [
+            fit(self.data.features, counts[k : k + size], ridge=self.ridge, start=self.best[None])
+            for k in range(0, resamples, size)
+        ]
+        return np.concatenate(parts)
+
+    def bounded(self, function: Float[np.ndarray, " k"]) -> Bounded:
+        """The function's estimate with its interval, or the ends that the data give it."""
+        value = float(self.best @ function)
+        kind = self.kind(function)
+        if kind == "open":
+            return Bounded(value, -np.inf, np.inf, kind)
+        if kind == "interval":
+            return Bounded(value, *self._ends(function, value))
+        profile = Profile(self.data.features, self.units, function)
+        threshold = float(stats.chi2.ppf(self.level, 1))
+        if kind == "at least":
+            return Bounded(value, profile.end(-1, threshold), np.inf, kind)
+        return Bounded(value, -np.inf, profile.end(1, threshold), kind)
+
+    def kind(self, function: Float[np.ndarray, " k"]) -> Kind:
+        """Which ends the likelihood gives the function."""
+        down, up = self.recession.unbounded(function)
+        if (down and up) or (self.prompts < 2 and not (down or up)):
+            return "open"
+        return "at least" if up else "at most" if down else "interval"
+
+    def error(self, function: Float[np.ndarray, " k"]) -> float:
+        """Standard error; where prompts do not differ at all, that of P independent ones."""
+        unit = float(function @ self.unit_covariance @ function)
+        robust = float(function @ self.covariance @ function)
+        return float(np.sqrt(robust if robust > 1e-9 * unit else unit))
+
+    def _ends(self, function: Float[np.ndarray, " k"], value: float) -> tuple[float, float]:
+        error = self.error(function)
+        half = t_critical(self.level, self.prompts) * error
+        if self.draws is not None:
+            tail = (1 - self.level) / 2
+            drawn = np.quantile(self.draws @ function, [tail, 1 - tail])
+            if np.ptp(drawn) > 1e-9 * half:  # draws without spread show no uncertainty
+                return float(drawn[0]), float(drawn[1])
+        return value - half, value + half
+
+    def p_value(self, function: Float[np.ndarray, " k"]) -> float:
+        """Two-sided p-value of "the function is 0"."""
+        kind = self.kind(function)
+        if kind == "open":
+            return 1.0
+        if kind == "interval":
+            statistic = abs(float(self.best @ function)) / self.error(function)
+            return float(2 * stats.t.sf(statistic, self.prompts - 1))
+        profile = Profile(self.data.features, self.units, function)
+        return float(stats.chi2.sf(profile.deviance(0.0), 1))
+
+
+def _assemble(data: Battles, fitted: _Fitted) -> Davidson:
+    many = len(data.models)
+    size = data.features.shape[2]
+    unit = np.eye(many, size)
+    ratings = {}
+    for number, reference in enumerate(references(data)):
+        for model in np.flatnonzero(data.component == number):
+            function = unit[model] - unit[reference].mean(axis=0)
+            ratings[data.models[model]] = fitted.bounded(function)
+    order = sorted(range(many), key=lambda m: -fitted.best[m])
+    pairs = [
+        (a, b)
+        for n, a in enumerate(order)
+        for b in order[n + 1 :]
+        if data.component[a] == data.component[b]
+    ]
+    raw = [fitted.p_value(unit[a] - unit[b]) for a, b in pairs]
+    adjusted = holm(raw)
+    better = np.zeros((many, many), dtype=bool)
+    different = data.component[:, None] != data.component[None, :]
+    for (a, b), p in zip(pairs, adjusted, strict=True):
+        better[a, b] = p < 1 - fitted.level
+        different[a, b] = different[b, a] = better[a, b]
+    groups = [[m for m in order if data.component[m] == c] for c in range(max(data.component) + 1)]
+    groups.sort(key=len, reverse=True)
+    ranks = rank_ranges(better, data.component.astype(float))
+    return Davidson(
+        ratings={data.models[m]: ratings[data.models[m]] for g in groups for m in g},
+        order=_order(data, fitted),
+        tie=_tie(data, fitted),
+        groups=tuple(tuple(data.models[m] for m in g) for g in groups),
+        differences=tuple(
+            Difference(
+                data.models[a],
+                data.models[b],
+                fitted.bounded(unit[a] - unit[b]),
+                raw[n],
+                float(adjusted[n]),
+            )
+            for n, (a, b) in enumerate(pairs)
+        ),
+        ranks={data.models[m]: ranks[m] for m in range(many)},
+        alike=tuple(
+            tuple(data.models[m] for m in order if m in group) for group in alike_groups(different)
+        ),
+        n_comparisons=int(data.counts.sum()),
+        n_prompts=fitted.prompts,
+        ridge=fitted.ridge,
+        level=fitted.level,
+        gradient=fitted.gradient,
+    )
+
+
+def _order(data: Battles, fitted: _Fitted) -> Bounded:
+    if not data.has_order:
+        return Bounded(0.0, 0.0, 0.0, "fixed")
+    return fitted.bounded(np.eye(data.features.shape[2])[len(data.models)])
+
+
+def _tie(data: Battles, fitted: _Fitted) -> Bounded:
+    if data.has_tie:
+        return fitted.bounded(np.eye(data.features.shape[2])[-1])
+    features = utilities(data.cells, len(data.models), has_order=data.has_order, has_tie=True)
+    units = np.concatenate([fitted.units, np.zeros((len(data.cells), 1))], axis=1)
+    profile = Profile(features, units, np.eye(features.shape[2])[-1])
+    high = profile.end(1, float(stats.chi2.ppf(fitted.level, 1)))
+    if np.isinf(high):  # models so far apart that no tie was ever likely
+        return Bounded(0.0, -np.inf, np.inf, "open")
+    return Bounded(high, -np.inf, high, "at most")
