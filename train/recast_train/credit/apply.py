@@ -26,7 +26,7 @@ class _Groups(NamedTuple):
 
     order: npt.NDArray[np.intp]
     starts: npt.NDArray[np.intp]
-    index: npt.NDArray[np.intp]
+    places: npt.NDArray[np.intp]
 
     def sums(self, values: Array) -> Array:
         """Sum over each group's samples, (..., N) -> (..., groups)."""
@@ -62,14 +62,16 @@ def step_coefficients(
         share = np.asarray(density, dtype=np.float64)
         if share.shape != (w.shape[1],) or not (share > 0).all() or abs(share.sum() - 1) > 1e-6:
             raise ValueError(f"density must be ({w.shape[1]},), > 0, with sum 1, got {share}")
-        return w / share
+        by_density: Array = w / share
+        return by_density
     if budgets is not None:
         share = np.asarray(budgets, dtype=np.float64)
         if share.shape != (w.shape[0],):
             raise ValueError(f"budgets must be ({w.shape[0]},), got shape {share.shape}")
         if np.array_equal(w, np.repeat((share / w.shape[1])[:, None], w.shape[1], axis=1)):
             return np.repeat(share[:, None], w.shape[1], axis=1)
-    return w * w.shape[1]
+    scaled: Array = w * w.shape[1]
+    return scaled
 
 
 def normalise(
@@ -101,9 +103,9 @@ def normalise(
     filled = np.where(there, values, 0.0)
     count = labels.sums(there.astype(np.float64))
     mean = labels.sums(filled) / np.maximum(count, 1.0)
-    centred = np.where(there, filled - mean[..., labels.index], 0.0)
+    centred = np.where(there, filled - mean[..., labels.places], 0.0)
     if normaliser == "group":
-        spread = np.sqrt(labels.sums(centred**2) / np.maximum(count, 1.0))[..., labels.index]
+        spread = np.sqrt(labels.sums(centred**2) / np.maximum(count, 1.0))[..., labels.places]
     elif normaliser == "batch":
         total = np.maximum(there.sum(-1, keepdims=True), 1)
         off = np.where(there, filled - filled.sum(-1, keepdims=True) / total, 0.0)
