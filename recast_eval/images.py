@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from recast_eval.errors import DataError
 
@@ -108,7 +108,7 @@ def decode_image(
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(path, str(error), max_pixels) from error
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise DataError(f"{_sniff(data)}: make or download it again", path=path) from error
     except Exception as error:  # Pillow's decoders raise half a dozen kinds on hostile bytes
         raise DataError(

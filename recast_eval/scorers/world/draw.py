@@ -73,13 +73,13 @@ def _places(scene: Scene, rng: np.random.Generator) -> list[tuple[Point, float]]
         return [((x, y), r)]
     if total == 2:
         relation = scene.relation or ("left of", "above", "right of", "below")[rng.integers(4)]
-        r = rng.uniform(10, 13.5, 2)
+        radii = rng.uniform(10, 13.5, 2)
         along, across = 16 + rng.uniform(-1, 1), rng.uniform(-5, 5, 2)
         sign = -1 if relation in ("above", "left of") else 1
         ends = [(mid + sign * along, mid + across[0]), (mid - sign * along, mid + across[1])]
         if relation in ("above", "below"):
             ends = [(b, a) for a, b in ends]
-        return [(e, float(q)) for e, q in zip(ends, r, strict=True)]
+        return [(e, float(q)) for e, q in zip(ends, radii, strict=True)]
     jitter = rng.uniform(-1.5, 1.5, (total, 2))
     grid = [(17, 17), (47, 17), (17, 47), (47, 47)]
     if total == 3:

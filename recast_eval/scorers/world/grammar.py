@@ -69,8 +69,8 @@ def parse_caption(caption: str) -> Scene | None:
         family: Family = "attribute" if m[1] and m[3] else "two"
         return Scene(family, items, background=background)
     if m := _MANY.match(text):
-        items = (Item(_SINGULAR[m[3]], m[2], NUMBERS[m[1]]),)
-        return Scene("counting", items, background=background)
+        many = Item(_SINGULAR[m[3]], m[2], NUMBERS[m[1]])
+        return Scene("counting", (many,), background=background)
     if m := _ONE.match(text):
         family = "colors" if m[1] else "single"
         return Scene(family, (Item(m[2], m[1]),), background=background)

@@ -1,0 +1,46 @@
+"""Scorers that look at one image at a time: a batch is single calls, by construction."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from recast_eval.records import Failed, Scored
+from recast_eval.scorers.base import ScorerCard
+
+NOT_APPLICABLE: Final = "not_applicable"
+"""Reason of a ``Failed`` outcome when the prompt asks for nothing that the scorer reads.
+
+It is no fault: it is left out of the count of what could not be scored.
+"""
+
+
+def check_batch(images: Sequence[np.ndarray], prompts: Sequence[str]) -> None:
+    """Refuse a batch that would be scored crosswise.
+
+    Raises:
+        ValueError: Lengths differ, or an image is not uint8 (H, W, 3).
+    """
+    if len(images) != len(prompts):
+        raise ValueError(f"{len(images)} images against {len(prompts)} prompts: one each")
+    for i, image in enumerate(images):
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3:
+            raise ValueError(f"images[{i}] must be a uint8 array (H, W, 3)")
+        if image.shape[2] != 3 or 0 in image.shape:
+            raise ValueError(f"images[{i}] must be uint8 (H, W, 3), got shape {image.shape}")
+
+
+class EachScorer:
+    """A scorer made of a function of one image and its prompt."""
+
+    def __init__(
+        self, card: ScorerCard, score: Callable[[np.ndarray, str], Scored | Failed]
+    ) -> None:
+        self.card, self._score = card, score
+
+    def __call__(
+        self, images: Sequence[np.ndarray], prompts: Sequence[str]
+    ) -> list[Scored | Failed]:
+        """See ``Scorer``."""
+        check_batch(images, prompts)
+        return [self._score(i, p) for i, p in zip(images, prompts, strict=True)]
