@@ -24,14 +24,23 @@ class Aggregator(Protocol):
     """One file in ``recast_train/aggregators/``; the file calls its factory ``AGGREGATOR``."""
 
     needs_advantages: str
-    """``zscore``: per-reward group z-scores; ``raw``: raw rewards mixed, then normalised."""
+    """``zscore``: per-reward group z-scores alone; ``raw``: raw rewards may be mixed too."""
+    gram_share: float
+    """Share of a refresh's work items that take K backwards, in (0, 1]. Below 1 the step itself
+    is an ordinary one, with the coefficients just solved."""
+    whiten: bool
+    """Whether the mixed advantages are divided by their spread over the batch (GDPO)."""
 
     def wants_gradients(self, step: int) -> bool:
         """Whether this optimiser step is a refresh."""
         ...
 
     def coefficients(self) -> np.ndarray:
-        """(K,) mixing weights for an ordinary step. The budgets, if there is no balancing."""
+        """(K,) mixing weights for an ordinary step, sum 1. The budgets, if nothing is balanced."""
+        ...
+
+    def scale(self) -> float:
+        """Factor on the loss of an ordinary step; 1 unless the weights sum to something else."""
         ...
 
     def combine(self, gram: Tensor, active: Tensor) -> Combined:
