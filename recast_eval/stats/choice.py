@@ -110,26 +110,24 @@ def fit(
 
 
 def sandwich(
-    features: Float[np.ndarray, "cell outcome parameter"],
-    counts: Float[np.ndarray, "prompt cell outcome"],
-    parameters: Float[np.ndarray, " parameter"],
-    ridge: float,
+    scores: Float[np.ndarray, "prompt parameter"],
+    information: Float[np.ndarray, "parameter parameter"],
 ) -> Float[np.ndarray, "parameter parameter"]:
-    """Covariance of the fit when prompts, not comparisons, are independent.
+    """Covariance of a fit when prompts, not comparisons, are independent.
+
+    Args:
+        scores: Each prompt's share of the log-likelihood's gradient at the optimum.
+        information: Negative Hessian of the penalised log-likelihood there.
 
     References:
         White 1982, Maximum likelihood estimation of misspecified models; Liang and Zeger 1986
         for clusters, with the P / (P - 1) correction.
     """
-    chances = probabilities(features, parameters[None])
-    residuals = counts - counts.sum(axis=-1, keepdims=True) * chances
-    scores = np.einsum("pco,cok->pk", residuals, features, optimize=True)
-    scores = scores - scores.mean(axis=0)
-    total = counts.sum(axis=0, keepdims=True)
-    bread = np.linalg.inv(derivatives(features, total, parameters[None], ridge).information[0])
-    many = len(counts)
+    centred = scores - scores.mean(axis=0)
+    many = len(scores)
+    bread = np.linalg.inv(information)
     covariance: Float[np.ndarray, "parameter parameter"] = (
-        bread @ (scores.T @ scores * (many / (many - 1))) @ bread
+        bread @ (centred.T @ centred * (many / (many - 1))) @ bread
     )
     return covariance
 

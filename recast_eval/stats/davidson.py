@@ -10,7 +10,14 @@ from scipy import stats
 
 from recast_eval.stats.battles import Battles, references, tabulate, utilities
 from recast_eval.stats.checks import fraction
-from recast_eval.stats.choice import Profile, Recession, derivatives, fit, sandwich
+from recast_eval.stats.choice import (
+    Profile,
+    Recession,
+    derivatives,
+    fit,
+    probabilities,
+    sandwich,
+)
 from recast_eval.stats.intervals import Bounded, Kind, t_critical
 from recast_eval.stats.letters import alike_groups, rank_ranges
 from recast_eval.stats.multiple import holm
@@ -139,7 +146,10 @@ class _Fitted:
         by_unit = derivatives(data.features, self.units[None], self.best[None], ridge)
         self.unit_covariance = np.linalg.inv(by_unit.information[0])
         if self.prompts > 1:
-            self.covariance = sandwich(data.features, data.counts, self.best, ridge)
+            chances = probabilities(data.features, self.best[None])
+            residuals = data.counts - data.counts.sum(axis=-1, keepdims=True) * chances
+            scores = np.einsum("pco,cok->pk", residuals, data.features, optimize=True)
+            self.covariance = sandwich(scores, at.information[0])
         self.draws = None if rng is None else self._bootstrap(rng, resamples)
 
     def _bootstrap(self, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "draw k"]:
