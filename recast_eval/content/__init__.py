@@ -6,7 +6,9 @@ from typing import Literal
 
 from recast_eval.errors import MissingError
 
-Folder = Literal["judges", "prompts", "reports", "train/recipes", "train/starter"]
+Folder = Literal[
+    "judges", "prompts", "reports", "train/recipes", "train/starter", "train/starter-masked"
+]
 
 
 def content(folder: Folder) -> Path:

@@ -180,7 +180,7 @@ class _Trainer:
             group["lr"] = self._rate()
         loss = masked_loss(self.parts, self.cards["grids"][rows].long(), ids, self.rng)
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.params, 1.0)
         self.optimizer.step()
         decay = min(EMA_DECAY, (1 + self.step) / (10 + self.step))
