@@ -14,21 +14,20 @@ from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokeni
 from recast_eval.scorers.world import BACKGROUNDS, COLORS, RELATIONS, SHAPES
 from recast_eval.scorers.world.scene import NUMBERS
 
-TOKENS: Final = 24
+TOKENS: Final = 16
 """Length of a tokenised caption."""
 TRANSFORMER: Final[dict[str, Any]] = {
     "sample_size": 16,
     "patch_size": 2,
     "in_channels": 4,
     "out_channels": 4,
-    "num_layers": 6,
+    "num_layers": 5,
     "attention_head_dim": 32,
     "num_attention_heads": 4,
     "joint_attention_dim": 128,
     "caption_projection_dim": 128,
     "pooled_projection_dim": 128,
     "pos_embed_max_size": 16,
-    "dual_attention_layers": [0],
     "qk_norm": "rms_norm",
 }
 _TEXT: Final[dict[str, Any]] = {
