@@ -99,6 +99,7 @@ def test_state_of_other_rewards_is_refused() -> None:
 def test_one_reward_is_left_alone_to_the_bit() -> None:
     spec = AGGREGATORS.load("marble")
     marble = spec.build(spec.config(), np.array([1.0]))
+    assert not any(marble.wants_gradients(step) for step in range(20))
     for norm in (3.7e-5, 0.1, 123.4):
         found = marble.combine(torch.tensor([[norm**2]], dtype=torch.float64), ALL[:1])
         assert found.weights.item() == 1.0

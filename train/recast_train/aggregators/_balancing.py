@@ -86,9 +86,10 @@ class Balancer:
         self._step = 0
 
     def wants_gradients(self, step: int) -> bool:
-        """Every ``refresh_every`` steps until the uniform stage."""
+        """Every ``refresh_every`` steps until the uniform stage; never for a single reward."""
         self._step = step
-        return step % self._config.refresh_every == 0 and not self._is_uniform()
+        due = step % self._config.refresh_every == 0 and not self._is_uniform()
+        return due and len(self._uniform) > 1
 
     def coefficients(self) -> np.ndarray:
         """(K,) shares that sum to 1."""

@@ -1,0 +1,62 @@
+"""Where rollouts are stochastic."""
+
+import pytest
+import torch
+
+from recast_train.policies.windows import Window, find_window
+
+SPEC = {"size": 2, "low": 0.0, "high": 1.0, "every": 1, "stride": 1, "branches": 1}
+
+
+def _find(kind: str, samples: int = 6, steps: int = 8, epoch: int = 0, **changes: float) -> Window:
+    generator = torch.Generator().manual_seed(3)
+    spec = {**SPEC, "kind": kind, **changes}
+    return find_window(spec, samples, steps, epoch=epoch, generator=generator)
+
+
+def test_all_is_every_step() -> None:
+    for window in (
+        _find("all"),
+        find_window(None, 6, 8, epoch=0, generator=torch.Generator()),
+    ):
+        assert all(window.at(step).all() for step in range(8))
+
+
+def test_random_stays_between_its_bounds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    spec = {**SPEC, "kind": "random", "size": 3, "low": 0.2, "high": 0.8}
+    found = set()
+    for _ in range(200):
+        window = find_window(spec, 4, 10, epoch=0, generator=generator)
+        assert len(set(window.first.tolist())) == 1
+        assert (window.last - window.first == 3).all()
+        found.add(int(window.first[0]))
+    assert found == {2, 3, 4, 5}
+
+
+def test_sliding_moves_and_stops() -> None:
+    firsts = [int(_find("sliding", epoch=e, every=2, stride=2).first[0]) for e in range(12)]
+    assert firsts == [0, 0, 2, 2, 4, 4, 6, 6, 6, 6, 6, 6]
+
+
+def test_branches_share_a_step_and_cover_all() -> None:
+    window = _find("branch", samples=16, size=1, branches=2)
+    pairs = window.first.reshape(8, 2)
+    assert (pairs[:, 0] == pairs[:, 1]).all()
+    assert sorted(pairs[:, 0].tolist()) == list(range(8))
+
+
+def test_rows_are_a_part_of_the_whole() -> None:
+    window = _find("branch", samples=5, size=1, branches=2)
+    part = window.rows(1, 4)
+    assert part.first.tolist() == window.first[1:4].tolist()
+    assert part.at(int(window.first[1]))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "law"),
+    [("random", {"size": 5, "high": 0.5}, "does not fit"), ("hop", {}, "'hop'")],
+)
+def test_malformed(kind: str, changes: dict[str, float], law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        _find(kind, **changes)
