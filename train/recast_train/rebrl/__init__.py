@@ -11,14 +11,18 @@ from recast_train.rebrl.credit import (
     token_weight,
     trajectory_weights,
 )
-from recast_train.rebrl.loss import RebalancedLoss, k3_divergence, rebalanced_loss
+from recast_train.rebrl.loss import RebalancedLoss, k3_divergence, rebalanced_kl, rebalanced_loss
+from recast_train.rebrl.masks import Stages, column_mass, draw_stages
 from recast_train.rebrl.schedule import mask_counts, nested_masks, stage_masks
 
 __all__ = [
     "PRESETS",
     "RebalanceConfig",
     "RebalancedLoss",
+    "Stages",
+    "column_mass",
     "credit_weights",
+    "draw_stages",
     "estimator_weights",
     "full_mask_weights",
     "k3_divergence",
@@ -26,6 +30,7 @@ __all__ = [
     "nested_masks",
     "normalize_mass",
     "preset",
+    "rebalanced_kl",
     "rebalanced_loss",
     "stage_credit",
     "stage_density",

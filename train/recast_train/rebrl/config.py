@@ -57,6 +57,8 @@ class RebalanceConfig:
             problems.append(f"min_share must lie in [0, 1), got {self.min_share}")
         if self.estimator == "trajectory" and self.masks == "independent":
             problems.append("trajectory needs nested masks: rollout or shared_uniform")
+        if self.masks == "independent" and self.token == "exact":
+            problems.append("token exact needs nested masks: its divisor has no closed form else")
         if self.stages_per_update is not None and self.stages_per_update < 1:
             problems.append(f"stages_per_update must be at least 1, got {self.stages_per_update}")
         if problems:

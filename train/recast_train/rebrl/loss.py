@@ -38,6 +38,25 @@ def _clipped(ratio: Tensor, advantage: Tensor, clip: tuple[float, float]) -> tup
     return torch.minimum(plain, bounded), (bounded < plain).detach()
 
 
+def rebalanced_kl(
+    log_prob: Float[Tensor, "batch tokens"],
+    reference_log_prob: Float[Tensor, "batch tokens"],
+    weights: Float[Tensor, "batch tokens"],
+) -> Float[Tensor, ""]:
+    """Weighted per-token KL to the reference over the fixed N, the mean over the pairs.
+
+    Args:
+        log_prob: Of the rollout's tokens, new policy.
+        reference_log_prob: Of the base model; no graph.
+        weights: a of each pair's stage; 0 on visible tokens. No graph.
+    """
+    used = weights > 0
+    # masked before exp: a hidden token's infinity would come back as NaN in the gradient
+    seen = torch.where(used, log_prob, 0.0)
+    spread = k3_divergence(seen, torch.where(used, reference_log_prob.detach(), 0.0))
+    return (weights * spread).sum(-1).mean() / weights.shape[1]
+
+
 def rebalanced_loss(
     log_prob: Float[Tensor, "batch tokens"],
     old_log_prob: Float[Tensor, "batch tokens"],
@@ -90,8 +109,5 @@ def rebalanced_loss(
         fraction = (acted & used).sum() / used.sum().clamp_min(1)
     penalty = torch.zeros((), dtype=log_prob.dtype, device=log_prob.device)
     if reference_log_prob is not None:
-        # masked before exp: a hidden token's infinity would come back as NaN in the gradient
-        seen = torch.where(used, log_prob, 0.0)
-        spread = k3_divergence(seen, torch.where(used, reference_log_prob.detach(), 0.0))
-        penalty = (weights * spread).sum(-1).mean() / tokens
+        penalty = rebalanced_kl(log_prob, reference_log_prob, weights)
     return RebalancedLoss(loss, penalty, fraction)

@@ -13,9 +13,9 @@ def mask_counts(tokens: int, steps: int, kind: Kind = "cosine") -> Int[np.ndarra
     """Masked tokens left before each step and after the last, by the MaskGIT rule.
 
     The rule of ``diffusers.AmusedScheduler`` (which rounds in float32, and so can stand one
-    lower where the share is a whole number of tokens: N = 256, T = 12, step 8): at least one token is revealed a step while
-    more than one is masked, at least one stays masked until the last step, which reveals
-    all. With fewer tokens than steps the late stages reveal none.
+    lower where the share is a whole number of tokens: N = 256, T = 12, step 8): at least one
+    token is revealed a step while more than one is masked, at least one stays masked until
+    the last step, which reveals all. With fewer tokens than steps late stages reveal none.
 
     Args:
         tokens: Length N of the sequence, at least 1.
