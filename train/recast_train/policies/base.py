@@ -97,6 +97,11 @@ class Policy(Protocol):
 class VelocityPolicy(Policy, Protocol):
     """A rectified-flow policy: x_t = (1-t) x_0 + t noise, velocity = noise - x_0."""
 
+    @property
+    def on_policy(self) -> bool:
+        """Whether ``old`` holds the very numbers of ``new``: one forward then serves both."""
+        ...
+
     def velocity(self, x_t: Tensor, sigma: Tensor, condition: Condition, *, who: Who) -> Tensor:
         """Velocity at x_t.
 

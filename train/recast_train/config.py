@@ -1,0 +1,280 @@
+"""Read a recipe: all problems at once, before anything is loaded."""
+
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from recast_eval.errors import ConfigError, PluginError
+from recast_eval.plugins import Registry
+from recast_eval.records import digest
+from recast_eval.scorers import SCORERS, ScorerSpec
+from recast_train.aggregators import AGGREGATORS
+from recast_train.aggregators.base import AggregatorSpec
+from recast_train.credit import CREDITS
+from recast_train.credit.base import CreditSpec
+from recast_train.methods import METHODS
+from recast_train.methods.base import MethodSpec
+from recast_train.policies import POLICIES
+from recast_train.policies.base import PolicySpec
+from recast_train.recipe_types import Recipe
+
+
+class ScorerBook(Protocol):
+    """Where scorers are looked up: the registry, or a test's own."""
+
+    def load(self, name: str) -> ScorerSpec:
+        """The scorer called ``name``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A recipe whose every part was found and checked."""
+
+    recipe: Recipe
+    policy: PolicySpec
+    policy_config: Any
+    method: MethodSpec
+    method_config: Any
+    credit: CreditSpec
+    credit_config: Any
+    aggregator: AggregatorSpec
+    aggregator_config: Any
+    rewards: dict[str, ScorerSpec]
+
+    @property
+    def budgets(self) -> np.ndarray:
+        """(K,) normalised to sum to 1, in the recipe's order."""
+        raw = np.array([r.budget for r in self.recipe.rewards.values()], dtype=np.float64)
+        return raw / raw.sum()
+
+    @property
+    def solver(self) -> str:
+        """The rollout's solver, named."""
+        return self.recipe.sampler.solver or self.policy.solvers[0]
+
+    def values(self) -> dict[str, Any]:
+        """The whole recipe as JSON values, defaults written out."""
+        found = asdict(self.recipe)
+        for key, config in (
+            ("model", self.policy_config),
+            ("method", self.method_config),
+            ("credit", self.credit_config),
+            ("aggregator", self.aggregator_config),
+        ):
+            found[key] = {"kind": found[key].get("kind", self.policy.name), **asdict(config)}
+        return typing.cast(dict[str, Any], _plain(found))
+
+    def digest(self) -> str:
+        """Name this run by its content: the same on every machine."""
+        return digest(self.values())
+
+
+def load_plan(path: Path, overrides: Sequence[str] = (), *, scorers: ScorerBook = SCORERS) -> Plan:
+    """Read a recipe and find all that it names.
+
+    Args:
+        path: YAML file.
+        overrides: ``a.b=value`` each, laid over the file; the value is YAML.
+        scorers: Where rewards and held-out judges are looked up.
+
+    Raises:
+        ConfigError: With every problem: file, key path, value, and the nearest right name.
+    """
+    return make_plan(read_yaml(path), overrides, source=str(path), scorers=scorers)
+
+
+def make_plan(
+    values: dict[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    source: str = "recipe",
+    scorers: ScorerBook = SCORERS,
+) -> Plan:
+    """Check a recipe's values; see ``load_plan``.
+
+    Raises:
+        ConfigError: With every problem.
+    """
+    problems: list[str] = []
+    merged = _override(values, overrides, problems)
+    recipe = _validate(Recipe, merged, "", problems)
+    if recipe is None:
+        raise ConfigError([f"{source}: {p}" for p in problems])
+    problems += recipe.problems()
+    blocks = {
+        "policy": _block(POLICIES, "model", {"kind": "sd3", **recipe.model}, problems),
+        "method": _block(METHODS, "method", recipe.method, problems),
+        "credit": _block(CREDITS, "credit", recipe.credit, problems),
+        "aggregator": _block(AGGREGATORS, "aggregator", recipe.aggregator, problems),
+    }
+    rewards = _cards(recipe, scorers, problems)
+    if all(spec is not None for spec, _ in blocks.values()):
+        problems += _mismatches(recipe, {k: spec for k, (spec, _) in blocks.items()})
+    if problems:
+        raise ConfigError([f"{source}: {p}" for p in problems])
+    found = {key: spec for key, (spec, _) in blocks.items()}
+    configs = {f"{key}_config": config for key, (_, config) in blocks.items()}
+    return Plan(recipe=recipe, rewards=rewards, **found, **configs)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a mapping; a key that is given twice is an error.
+
+    Raises:
+        ConfigError: The file is missing, no YAML, or no mapping.
+    """
+    try:
+        found = yaml.load(path.read_text("utf-8"), Loader=_UniqueLoader)  # noqa: S506 - a SafeLoader
+    except FileNotFoundError as error:
+        raise ConfigError([f"{path}: no such file"]) from error
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError([f"{path}: {' '.join(str(error).split())}"]) from error
+    if not isinstance(found, dict):
+        raise ConfigError([f"{path}: must be a mapping of keys, got {type(found).__name__}"])
+    return found
+
+
+class _UniqueLoader(yaml.SafeLoader):
+    """A safe loader that does not let the second of two equal keys win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode)]
+        if twice := [k for k in dict.fromkeys(keys) if keys.count(k) > 1]:
+            raise yaml.MarkedYAMLError(
+                problem=f"key {twice[0]!r} is given twice", problem_mark=node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
+
+
+def _override(values: dict[str, Any], sets: Sequence[str], problems: list[str]) -> dict[str, Any]:
+    merged: dict[str, Any] = yaml.safe_load(yaml.safe_dump(values))
+    for text in sets:
+        key, equals, value = text.partition("=")
+        parts = key.split(".")
+        if not equals or not all(parts):
+            problems.append(f"--set {text}: must be key.path=value")
+            continue
+        place = merged
+        for part in parts[:-1]:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):
+                inner = place[part] = {"budget": inner} if parts[0] == "rewards" else {}
+            place = inner
+        try:
+            place[parts[-1]] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            problems.append(f"--set {text}: the value is no YAML")
+    return merged
+
+
+def _block(
+    registry: Registry[Any], key: str, block: Mapping[str, Any], problems: list[str]
+) -> tuple[Any, Any]:
+    """The plug-in that ``kind`` names and its validated config, or (None, None)."""
+    if "kind" not in block:
+        problems.append(f"{key}.kind: is missing; one of {', '.join(registry)}")
+        return None, None
+    try:
+        spec = registry.load(str(block["kind"]))
+    except PluginError as error:
+        problems.append(f"{key}.kind: {error}")
+        return None, None
+    rest = {k: v for k, v in block.items() if k != "kind"}
+    config = _validate(spec.config, rest, key, problems)
+    if config is not None and hasattr(config, "problems"):
+        problems += [f"{key}.{p}" for p in config.problems()]
+    return (None, None) if config is None else (spec, config)
+
+
+def _validate(kind: type, values: Any, prefix: str, problems: list[str]) -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        for item in error.errors():
+            problems.append(_say(kind, prefix, dict(item)))
+        return None
+
+
+def _say(kind: type, prefix: str, item: dict[str, Any]) -> str:
+    where = [str(part) for part in item["loc"]]
+    path = ".".join(filter(None, (prefix, *where)))
+    if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        known = _known_keys(kind, where[:-1])
+        near = get_close_matches(where[-1], known) or sorted(known)
+        return f"{path}: unknown key; did you mean {', '.join(near)}?"
+    if item["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return f"{path}: is missing"
+    return f"{path}: {item['msg']}, got {item['input']!r}"
+
+
+def _known_keys(kind: Any, where: Sequence[str]) -> list[str]:
+    """Fields of the dataclass that a key path leads to."""
+    for part in where:
+        kind = typing.get_type_hints(kind).get(part, kind) if is_dataclass(kind) else kind
+        inner = [a for a in typing.get_args(kind) if is_dataclass(a)]
+        if typing.get_origin(kind) in (dict, typing.Union, types.UnionType) and inner:
+            kind = inner[0]
+    return [f.name for f in fields(kind)] if is_dataclass(kind) else []
+
+
+def _cards(recipe: Recipe, scorers: ScorerBook, problems: list[str]) -> dict[str, ScorerSpec]:
+    """The rewards' specs; notes unknown names and families on both sides of the fence."""
+    found: dict[str, ScorerSpec] = {}
+    families: dict[str, str] = {}
+    for name in recipe.rewards:
+        try:
+            found[name] = scorers.load(name)
+            families[found[name].card.family] = name
+        except PluginError as error:
+            problems.append(f"rewards.{name}: {error}")
+    for judge in recipe.heldout:
+        try:
+            family = scorers.load(judge).card.family
+        except PluginError as error:
+            problems.append(f"heldout: {error}")
+            continue
+        if family in families and not recipe.allow_shared_family:
+            problems.append(
+                f"heldout: {judge} shares the model family {family!r} with the reward "
+                f"{families[family]}, so it is not held out; choose another, or say why it may "
+                "in allow_shared_family"
+            )
+    return found
+
+
+def _mismatches(recipe: Recipe, specs: Mapping[str, Any]) -> Iterator[str]:
+    """Pairs that make no sense together, by name."""
+    policy, method, aggregator = specs["policy"], specs["method"], specs["aggregator"]
+    if method.policy_kind != policy.policy_kind:
+        yield (
+            f"method.kind: {method.name} trains {method.policy_kind} policies, "
+            f"but model.kind {policy.name} is {policy.policy_kind}"
+        )
+    if recipe.sampler.solver and recipe.sampler.solver not in policy.solvers:
+        yield (
+            f"sampler.solver: {policy.name} has {', '.join(policy.solvers)}, "
+            f"got {recipe.sampler.solver!r}"
+        )
+    if recipe.mode == "pre" and aggregator.name not in ("weighted-sum", "raw-sum"):
+        yield (
+            f"mode: pre mixes raw rewards before there are advantages, "
+            f"so {aggregator.name} has nothing to balance; use mode advantage"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, mappings as dicts: what JSON and YAML can say."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value

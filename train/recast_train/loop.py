@@ -1,0 +1,230 @@
+"""The training loop: the only place that knows every part. One epoch reads from top to bottom."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recast_eval.records import MetricRecord
+from recast_train import distributed
+from recast_train.credit import reward_step_advantages, step_advantages
+from recast_train.data import Epoch, rank_rows
+from recast_train.parts import Parts
+from recast_train.policies.base import Condition, Rollout
+from recast_train.probes import ProbeCollector, probe_steps
+from recast_train.rewards import RewardTable, score
+from recast_train.rngs import derive_seed
+from recast_train.update import accumulate, balance, step_optimiser
+
+log = logging.getLogger(__name__)
+
+
+def train(
+    parts: Parts,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[range], Iterable[int]] = lambda epochs: epochs,
+) -> bool:
+    """Run the epochs that are left; leaves a checkpoint at the end, also when stopped.
+
+    Args:
+        parts: Everything, built and, if resumed, put back where it stood.
+        stop: Asked after every epoch.
+        progress: Wraps the epoch numbers.
+
+    Returns:
+        Whether the run is finished; False if it was stopped.
+    """
+    recipe = parts.plan.recipe
+    for number in progress(range(parts.epoch, recipe.epochs)):
+        run_epoch(parts, number)
+        stopped = bool(distributed.add(torch.tensor(int(stop()))))
+        last = number + 1 == recipe.epochs
+        if last or stopped or (number + 1) % recipe.checkpoint_every == 0:
+            parts.save()
+        if stopped and not last:
+            return False
+    return True
+
+
+def run_epoch(parts: Parts, number: int) -> None:
+    """Draw, score, compare, update; then let credit and the old policy follow."""
+    recipe, policy, method = parts.plan.recipe, parts.policy, parts.method
+    began = time.monotonic()
+    batch = parts.sampler.epoch(number)
+    rollout, rewards = draw(parts, batch, number)
+    groups = batch.groups.numpy()
+    if number == 0:
+        parts.record_credit(parts.credit.record(0))
+    collector = _collector(parts, rollout, batch, number)
+    order = torch.randperm(len(groups), generator=parts.streams["order"])
+    for rows in order.tensor_split(recipe.steps_per_epoch):
+        logs = _optimise(parts, rollout, rewards, groups, rows, collector)
+        parts.step += 1
+        parts.ema.update(parts.step)
+        logs |= {f"reward/{name}": mean for name, mean in rewards.means.items()}
+        logs["seconds/draw"] = parts.draw_seconds
+        parts.record_metric(
+            MetricRecord(
+                step=parts.step,
+                epoch=number,
+                seconds=time.monotonic() - began,
+                values=logs,
+                scored=rewards.counts,
+            )
+        )
+    if collector is not None:
+        learnt = parts.credit.observe(collector.probes(number, rewards.values, groups))
+        if learnt is not None:
+            parts.record_credit(learnt)
+    policy.update_old(method.old_decay(parts.step, number))
+    parts.epoch = number + 1
+    if recipe.samples_every and (number == 0 or (number + 1) % recipe.samples_every == 0):
+        _save_samples(parts, number + 1)
+
+
+def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]:
+    """Roll out and score; the next images are drawn while these are scored.
+
+    Every process draws its share of the rows and gets all of them back.
+    """
+    began = time.monotonic()
+    condition = _condition(parts, batch)
+    total = len(batch.prompts)
+    size = parts.plan.recipe.sampler.rollout_batch or total
+    pieces, pending = [], []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        for start in range(0, total, size):
+            length = min(size, total - start)
+            first, last = rank_rows(length, distributed.rank(), distributed.world())
+            mine = torch.arange(start + first, start + last)
+            plan = {**parts.method.rollout_plan, "rows": (first, last, length), "epoch": number}
+            piece = parts.policy.rollout(condition.take(mine), parts.streams["rollout"], plan)
+            images = parts.policy.decode(piece.x_0)
+            texts = [batch.prompts[i] for i in mine.tolist()]
+            pieces.append((piece, first, length))
+            pending.append(pool.submit(score, parts.scorers, images, texts))
+        tables = [future.result() for future in pending]
+    gathered = [
+        distributed.gather_rows(torch.from_numpy(table.T.copy()), first, length)
+        for table, (_, first, length) in zip(tables, pieces, strict=True)
+    ]
+    values = torch.cat(gathered).T.numpy()
+    parts.draw_seconds = time.monotonic() - began
+    return _joined(pieces, condition), RewardTable(tuple(parts.scorers), values)
+
+
+def _condition(parts: Parts, batch: Epoch) -> Condition:
+    """Each prompt encoded once, then a row a sample."""
+    unique = list(dict.fromkeys(batch.prompts))
+    return parts.policy.encode(unique).take(batch.groups)
+
+
+def _joined(pieces: list[tuple[Rollout, int, int]], condition: Condition) -> Rollout:
+    def whole(pick: Callable[[Rollout], Tensor]) -> Tensor:
+        parts = [distributed.gather_rows(pick(p), first, length) for p, first, length in pieces]
+        return torch.cat(parts)
+
+    trace = {key: whole(lambda p, k=key: p.trace[k]) for key in pieces[0][0].trace}  # type: ignore[misc]
+    return Rollout(whole(lambda p: p.x_0), condition, trace)
+
+
+def _optimise(
+    parts: Parts,
+    rollout: Rollout,
+    rewards: RewardTable,
+    groups: np.ndarray,
+    rows: Tensor,
+    collector: ProbeCollector | None,
+) -> dict[str, float]:
+    """One optimiser step on some of the epoch's samples."""
+    recipe, aggregator = parts.plan.recipe, parts.aggregator
+    observe = None if collector is None else collector.observer(rows)
+    works = parts.method.works(
+        rollout.take(rows), parts.num_steps, recipe.micro_batch, parts.streams["training"]
+    )
+    shared = (parts.method, parts.policy, rollout.take(rows), works)
+    if aggregator.wants_gradients(parts.step):
+        each = per_reward_advantages(parts, rewards.values, groups)[..., rows]
+        logs = balance(*shared, each, aggregator, observe)
+    else:
+        mixed = mixed_advantages(parts, rewards.values, groups)[..., rows]
+        logs = accumulate(*shared, mixed, observe)
+    norm = step_optimiser(
+        parts.optimiser, parts.policy.parameters(), recipe.optimiser.max_grad_norm
+    )
+    decay = parts.method.old_decay(parts.step + 1, parts.epoch)
+    return {**logs, "grad_norm": norm, "old_decay": decay}
+
+
+def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> Tensor:
+    """(K, T, N) with the credit inside each reward: an aggregator's coefficients mix them."""
+    cfg = parts.plan.recipe.advantage
+    found = reward_step_advantages(
+        rewards,
+        groups,
+        parts.credit.weights(),
+        mode=parts.plan.recipe.mode,
+        eps=cfg.eps,
+        normaliser=cfg.scale,
+        rms_match=cfg.rms_match,
+        clip=cfg.clip,
+        budgets=parts.plan.budgets,
+    )
+    return torch.from_numpy(found).float()
+
+
+def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> Tensor:
+    """(T, N): budgets and credit alone, unless an aggregator holds other coefficients."""
+    coefficients = np.asarray(parts.aggregator.coefficients(), dtype=np.float64)
+    recipe = parts.plan.recipe
+    if not np.array_equal(coefficients, parts.plan.budgets):
+        each = per_reward_advantages(parts, rewards, groups)
+        return torch.einsum("k,ktn->tn", torch.from_numpy(coefficients).float(), each)
+    cfg = recipe.advantage
+    found = step_advantages(
+        rewards,
+        groups,
+        parts.credit.weights(),
+        mode=recipe.mode,
+        eps=cfg.eps,
+        normaliser=cfg.scale,
+        rms_match=cfg.rms_match,
+        clip=cfg.clip if recipe.mode == "loss" else None,
+        budgets=parts.plan.budgets,
+    )
+    return torch.from_numpy(found).float()
+
+
+def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> ProbeCollector | None:
+    if not parts.credit.wants(number):
+        return None
+    cfg = parts.plan.recipe.probes
+    shown = batch.groups < (cfg.groups or len(batch.groups))
+
+    def score_rows(latents: Tensor, rows: Tensor) -> np.ndarray:
+        texts = [batch.prompts[i] for i in rows.tolist()]
+        return score(parts.scorers, parts.policy.decode(latents), texts)
+
+    return ProbeCollector(
+        policy=parts.policy,
+        rollout=rollout,
+        steps=probe_steps(parts.num_steps, cfg.steps),
+        rows=shown.nonzero().flatten(),
+        score=score_rows,
+        generator=parts.streams["probes"],
+    )
+
+
+def _save_samples(parts: Parts, epochs: int) -> None:
+    """The same prompts from the same noise, so that sheets can be compared."""
+    if distributed.rank():
+        return
+    prompts = parts.sampler.first(parts.plan.recipe.sample_prompts)
+    generator = torch.Generator().manual_seed(derive_seed(parts.plan.recipe.seed, "samples"))
+    rollout = parts.policy.rollout(parts.policy.encode(prompts), generator, {})
+    parts.folder.save_grid(f"epoch-{epochs:06d}", parts.policy.decode(rollout.x_0))

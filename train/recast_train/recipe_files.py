@@ -1,0 +1,36 @@
+"""Where recipes are found."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from recast_eval.content import content
+from recast_eval.errors import ConfigError
+
+
+def shipped_recipes() -> list[Path]:
+    """All that ship, by name."""
+    return sorted(content("train/recipes").glob("*.yaml"))
+
+
+def find_recipe(name: str) -> Path:
+    """A file's path, or a shipped recipe's name, to a file.
+
+    Raises:
+        ConfigError: It is neither; says the nearest names.
+    """
+    own = Path(name)
+    if own.suffix in (".yaml", ".yml") or own.is_file():
+        if not own.is_file():
+            raise ConfigError([f"{own}: no such file"])
+        return own
+    shipped = {path.stem: path for path in shipped_recipes()}
+    if name not in shipped:
+        near = get_close_matches(name, shipped) or sorted(shipped)
+        raise ConfigError([f"no recipe {name!r}; did you mean {', '.join(near)}?"])
+    return shipped[name]
+
+
+def head_line(path: Path) -> str:
+    """First line of a recipe's head comment."""
+    first = path.read_text("utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""

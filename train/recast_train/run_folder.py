@@ -1,0 +1,139 @@
+"""The files of a run, and what is already there."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from recast_eval.errors import ConfigError
+from recast_eval.records import (
+    CreditRecord,
+    Manifest,
+    MetricRecord,
+    append_record,
+    hardware,
+    package_versions,
+    read_records,
+    write_atomic,
+    write_json,
+)
+from recast_train.config import Plan, read_yaml
+
+log = logging.getLogger(__name__)
+_GAP: Final = 2
+
+
+class RunFolder:
+    """``runs/NAME``: recipe, manifest, metrics, credit, samples, checkpoints."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.recipe = root / "recipe.yaml"
+        self.metrics = root / "metrics.jsonl"
+        self.credit = root / "credit.jsonl"
+        self.samples = root / "samples"
+        self.checkpoints = root / "checkpoints"
+
+    def prepare(self, plan: Plan, *, resume: bool) -> None:
+        """Make the folder, or check that what is there is this very run.
+
+        Raises:
+            ConfigError: The folder holds a run and ``resume`` is off, or another recipe's run.
+        """
+        if self.recipe.exists():
+            if changes := self._changes(plan):
+                raise ConfigError(
+                    [
+                        f"{self.recipe}: the recipe changed since the run began: "
+                        f"{', '.join(changes)}; put it back, or choose another --out"
+                    ]
+                )
+            if not resume:
+                raise ConfigError(
+                    [f"{self.root} holds a run already: add --resume, or choose another --out"]
+                )
+        elif self.root.exists() and any(self.root.iterdir()):
+            raise ConfigError([f"{self.root} is not empty and holds no run: choose another --out"])
+        self.samples.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.mkdir(exist_ok=True)
+        if not self.recipe.exists():
+            text = yaml.safe_dump(plan.values(), sort_keys=False, allow_unicode=True)
+            write_atomic(self.recipe, text)
+
+    def same_recipe(self, plan: Plan) -> bool:
+        """Whether the folder holds a run of this very recipe."""
+        return self.recipe.exists() and not self._changes(plan)
+
+    def _changes(self, plan: Plan) -> list[str]:
+        before, now = _flat(read_yaml(self.recipe)), _flat(plan.values())
+        return [
+            f"{key} ({before.get(key, 'absent')!r} -> {now.get(key, 'absent')!r})"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key)
+        ]
+
+    def write_manifest(self, plan: Plan, prompts_digest: str, facts: dict[str, Any]) -> None:
+        """Say what made this run."""
+        recipe = plan.recipe
+        cards = {f"scorer:{n}": spec.card.digest() for n, spec in plan.rewards.items()}
+        manifest = Manifest(
+            command=["recast-train", *sys.argv[1:]],
+            versions=package_versions(),
+            hardware=hardware(),
+            seeds={"recipe": recipe.seed},
+            digests={"recipe": plan.digest(), "prompts": prompts_digest, **cards},
+            facts={
+                "name": recipe.name,
+                "budgets": dict(zip(recipe.rewards, plan.budgets.tolist(), strict=True)),
+                "heldout": list(recipe.heldout),
+                "allow_shared_family": recipe.allow_shared_family,
+                "credit": recipe.credit["kind"],
+                "method": recipe.method["kind"],
+                "aggregator": recipe.aggregator["kind"],
+                **facts,
+            },
+        )
+        write_json(self.root / "manifest.json", manifest)
+
+    def rewind(self, *, step: int, epoch: int) -> None:
+        """Drop what was recorded after a checkpoint, as it will be recorded again."""
+        if self.metrics.exists():
+            kept = [r for r in read_records(self.metrics, MetricRecord) if r.step <= step]
+            write_atomic(self.metrics, "".join(r.model_dump_json() + "\n" for r in kept))
+        if self.credit.exists():
+            credit = [r for r in read_records(self.credit, CreditRecord) if r.epoch < epoch]
+            write_atomic(self.credit, "".join(r.model_dump_json() + "\n" for r in credit))
+
+    def add_metric(self, record: MetricRecord) -> None:
+        """Append a line to ``metrics.jsonl``."""
+        append_record(self.metrics, record)
+
+    def add_credit(self, record: CreditRecord) -> None:
+        """Append a line to ``credit.jsonl``."""
+        append_record(self.credit, record)
+
+    def save_grid(self, name: str, images: np.ndarray) -> None:
+        """Write pictures (N, H, W, 3) as one near-square sheet."""
+        count, height, width, _ = images.shape
+        columns = int(np.ceil(np.sqrt(count)))
+        rows = -(-count // columns)
+        sheet = np.full(
+            (rows * (height + _GAP) + _GAP, columns * (width + _GAP) + _GAP, 3), 255, np.uint8
+        )
+        for i, image in enumerate(images):
+            y, x = (_GAP + n * (s + _GAP) for n, s in zip(divmod(i, columns), (height, width)))
+            sheet[y : y + height, x : x + width] = image
+        part = self.samples / f".{name}.part"
+        Image.fromarray(sheet).save(part, format="PNG")
+        part.replace(self.samples / f"{name}.png")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    inner = [_flat(v, f"{prefix}.{k}" if prefix else str(k)) for k, v in value.items()]
+    return {k: v for part in inner for k, v in part.items()}

@@ -1,0 +1,143 @@
+"""From a recipe's name to a finished run: what the command does around the loop."""
+
+import logging
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from recast_eval.console import progress
+from recast_eval.errors import ConfigError
+from recast_train import distributed
+from recast_train.checkpoint import list_checkpoints, read_card
+from recast_train.config import Plan, load_plan
+from recast_train.loop import train
+from recast_train.parts import build_parts, build_policy, prompts_digest, sampler_facts
+from recast_train.prompts import load_prompts
+from recast_train.recipe_files import find_recipe
+from recast_train.rewards import build_scorers
+from recast_train.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def run_recipe(
+    recipe: str,
+    *,
+    out: Path | None = None,
+    overrides: Sequence[str] = (),
+    resume: bool = False,
+    device: str = "",
+) -> bool:
+    """Train; everything that can be wrong with the input is said before a model is loaded.
+
+    Args:
+        recipe: A file or a shipped name.
+        out: Folder of the run; ``runs/NAME`` if None.
+        overrides: ``a.b=value`` each.
+        resume: Continue after the last checkpoint.
+        device: Torch device; CUDA if there is one and none is named.
+
+    Returns:
+        Whether the run is finished; False if it was stopped and left a checkpoint.
+
+    Raises:
+        ConfigError: The recipe, the folder or the disk does not fit.
+        DataError: Prompts or a checkpoint are broken.
+    """
+    plan = load_plan(find_recipe(recipe), overrides)
+    prompts = load_prompts(plan.recipe.prompts)
+    if len(prompts) < plan.recipe.groups.prompts_per_epoch:
+        raise ConfigError(
+            [
+                f"groups.prompts_per_epoch: {plan.recipe.groups.prompts_per_epoch}, but "
+                f"{plan.recipe.prompts.set} ({plan.recipe.prompts.split}) has {len(prompts)}"
+            ]
+        )
+    folder = RunFolder(out or Path("runs") / plan.recipe.name)
+    if _is_finished(plan, folder):
+        log.info("%s is finished (%d epochs): nothing to do", folder.root, plan.recipe.epochs)
+        return True
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    distributed.start(where)
+    try:
+        return _run(plan, folder, prompts, resume=resume, device=distributed.own_device(where))
+    finally:
+        distributed.stop()
+
+
+def _is_finished(plan: Plan, folder: RunFolder) -> bool:
+    """Whether the last checkpoint is the run's end; another recipe's run is not."""
+    found = list_checkpoints(folder.checkpoints)
+    if not found or not folder.same_recipe(plan):
+        return False
+    return read_card(found[-1]).step == plan.recipe.epochs * plan.recipe.steps_per_epoch
+
+
+def _run(
+    plan: Plan, folder: RunFolder, prompts: Sequence[str], *, resume: bool, device: str
+) -> bool:
+    if plan.recipe.threads:
+        torch.set_num_threads(plan.recipe.threads)
+    if distributed.rank() == 0:
+        folder.prepare(plan, resume=resume)
+    distributed.barrier()
+    policy = build_policy(plan, device)
+    scorers = build_scorers(plan.rewards, plan.recipe.rewards, device)
+    parts = build_parts(plan, folder, policy, scorers, prompts)
+    if distributed.rank() == 0:
+        facts = {"sampler": sampler_facts(plan), "processes": distributed.world()}
+        folder.write_manifest(plan, prompts_digest(prompts), facts)
+    began = time.monotonic()
+    with _stop_flag() as flag:
+        finished = train(parts, stop=flag.is_set, progress=_bar)
+    log.info(
+        "%s: %d of %d epochs, %.0f s, checkpoint %s",
+        folder.root,
+        parts.epoch,
+        plan.recipe.epochs,
+        time.monotonic() - began,
+        list_checkpoints(folder.checkpoints)[-1].name,
+    )
+    return finished
+
+
+def _bar(epochs: range) -> Iterable[int]:
+    if distributed.rank():
+        yield from epochs
+        return
+    with progress() as bar:
+        yield from bar.track(epochs, description="epochs")
+
+
+class _Flag:
+    """Set by the first Ctrl-C; the second one stops at once."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether someone asked to stop."""
+        return self._set
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Signal handler."""
+        if self._set:
+            raise KeyboardInterrupt
+        self._set = True
+        log.warning("stopping after this epoch with a checkpoint; once more to stop at once")
+
+
+@contextmanager
+def _stop_flag() -> Iterator[_Flag]:
+    flag = _Flag()
+    before = {s: signal.signal(s, flag.handle) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
