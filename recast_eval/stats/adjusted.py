@@ -1,6 +1,6 @@
 """The win rate that would be left if both images had the same brightness, size, and so on."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from recast_eval.stats.checks import cluster_means, clusters, finite, fraction, outcomes
+from recast_eval.stats.checks import Ids, cluster_means, clusters, finite, fraction, outcomes
 from recast_eval.stats.choice import derivatives, fit, probabilities, sandwich
 from recast_eval.stats.intervals import Interval, Undefined, t_critical
 
@@ -41,7 +41,7 @@ class AdjustedWinRate:
 
 def adjusted_win_rate(
     scores: ArrayLike,
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     covariates: Mapping[str, ArrayLike],
     *,
     level: float = 0.95,

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from recast_eval.stats.checks import clusters, fraction
+from recast_eval.stats.checks import Ids, clusters, fraction
 from recast_eval.stats.intervals import Interval, Undefined, normal_critical, wilson
 from recast_eval.stats.winrate import win_rate
 
@@ -36,7 +36,7 @@ class Agreement:
 def agreement(
     first: Sequence[Label],
     second: Sequence[Label],
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     *,
     rng: np.random.Generator,
     level: float = 0.95,
@@ -149,7 +149,7 @@ def _alpha(
 
 def krippendorff_alpha(
     ratings: Sequence[Sequence[Label]],
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     *,
     rng: np.random.Generator,
     metric: Literal["nominal", "interval"] = "nominal",

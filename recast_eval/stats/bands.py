@@ -1,13 +1,13 @@
 """Curves over timesteps with a band that holds everywhere at once, and honest choice of lambda."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from recast_eval.stats.checks import clusters, finite, fraction
+from recast_eval.stats.checks import Ids, clusters, finite, fraction
 from recast_eval.stats.intervals import Interval, Undefined, standard_error, t_critical
 
 
@@ -25,7 +25,7 @@ class Band:
 
 def simultaneous_band(
     curves: ArrayLike,
-    prompts: Sequence[Hashable] | None = None,
+    prompts: Ids | None = None,
     *,
     rng: np.random.Generator,
     level: float = 0.95,
@@ -89,7 +89,7 @@ def _max_t(
 
 
 def split_prompts(
-    prompts: Sequence[Hashable], *, rng: np.random.Generator, share: float = 0.5
+    prompts: Ids, *, rng: np.random.Generator, share: float = 0.5
 ) -> Bool[np.ndarray, " item"]:
     """Mark the items whose prompt is for choosing; the others are for reporting.
 
@@ -131,7 +131,7 @@ class Selection:
 
 def choose_and_report(
     values: ArrayLike,
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     choosing: Sequence[bool] | Bool[np.ndarray, " item"],
     *,
     level: float = 0.95,

@@ -1,6 +1,6 @@
 """Comparisons as counts, and the utilities of Davidson's model that go with them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from recast_eval.stats.checks import clusters, outcomes
+from recast_eval.stats.checks import Ids, clusters, outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Battles:
 
 
 def tabulate(
-    first: Sequence[Hashable],
-    second: Sequence[Hashable],
+    first: Ids,
+    second: Ids,
     outcome: ArrayLike,
-    prompts: Sequence[Hashable] | None,
+    prompts: Ids | None,
     order_effect: bool,
 ) -> Battles:
     """Count the comparisons; an order effect needs a pair that was seen in both orders.
@@ -75,7 +75,7 @@ def tabulate(
     return Battles(list(number), cells, kept, features, has_order, has_tie, component)
 
 
-def _names(models: Sequence[Hashable], length: int) -> list[Hashable]:
+def _names(models: Ids, length: int) -> list[Hashable]:
     names = models.tolist() if isinstance(models, np.ndarray) else list(models)
     if len(names) != length:
         raise ValueError(f"a comparison has two models, got {len(names)} for {length} outcomes")
@@ -99,26 +99,3 @@ def utilities(
         features[rows, 2, cells[:, 0]] = features[rows, 2, cells[:, 1]] = 0.5
         features[:, 2, -1] = 1
     return features
-
-
-def references(data: Battles) -> list[Int[np.ndarray, " model"]]:
-    """For each group, the models whose mean rating is 0.
-
-    The largest set that wins and loses among itself, if it is the only one of its size: a model
-    that never won would otherwise drag the zero along with its unbounded rating.
-    """
-    wins = data.counts.sum(axis=0)
-    ties = wins[:, 2] if data.has_tie else np.zeros(len(wins))
-    forth, back = wins[:, 0] + ties > 0, wins[:, 1] + ties > 0
-    source = np.concatenate([data.cells[forth, 0], data.cells[back, 1]])
-    target = np.concatenate([data.cells[forth, 1], data.cells[back, 0]])
-    shape = (len(data.models),) * 2
-    graph = sparse.coo_array((np.ones(len(source)), (source, target)), shape=shape)
-    strong = sparse.csgraph.connected_components(graph, directed=True, connection="strong")[1]
-    found = []
-    for number in range(int(data.component.max()) + 1):
-        members = np.flatnonzero(data.component == number)
-        sizes = np.bincount(strong[members])
-        alone = np.flatnonzero(sizes == sizes.max())
-        found.append(members[strong[members] == alone[0]] if len(alone) == 1 else members)
-    return found

@@ -6,6 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+Ids = Sequence[Hashable] | np.ndarray
+"""An id an item, compared as it is."""
+
 
 def fraction(value: float, name: str) -> float:
     """Return ``value`` if it lies strictly between 0 and 1."""
@@ -39,7 +42,7 @@ def outcomes(values: ArrayLike, name: str = "scores") -> Float[np.ndarray, " pai
     return found
 
 
-def clusters(prompts: Sequence[Hashable] | np.ndarray, length: int) -> Int[np.ndarray, " item"]:
+def clusters(prompts: Ids, length: int) -> Int[np.ndarray, " item"]:
     """Return a number from 0 for each item's prompt, in order of first appearance.
 
     Ids are compared as they are: 1 and "1" are two prompts.

@@ -147,12 +147,14 @@ class Profile:
         best = fit(features, self._counts, ridge=_TINY_RIDGE)
         self._best = float(derivatives(features, self._counts, best, 0.0).value[0])
         self.start = float(best[0] @ function)
+        self._last = best @ self._rest
 
     def deviance(self, value: float) -> float:
         """Twice the log-likelihood lost by holding the function at ``value``."""
         fixed = value * self._function / (self._function @ self._function)
         offset = self._features @ fixed
-        inner = fit(self._inner, self._counts, ridge=_TINY_RIDGE, offset=offset)
+        inner = fit(self._inner, self._counts, ridge=_TINY_RIDGE, offset=offset, start=self._last)
+        self._last = inner
         value_here = derivatives(self._inner, self._counts, inner, 0.0, offset).value[0]
         return max(0.0, 2 * (self._best - float(value_here)))
 
@@ -166,7 +168,7 @@ class Profile:
             inside, step = outside, 2 * step
             if abs(outside - self.start) > 4 * _FAR:
                 return side * np.inf
-        root = optimize.brentq(lambda v: self.deviance(v) - threshold, inside, outside, xtol=1e-6)
+        root = optimize.brentq(lambda v: self.deviance(v) - threshold, inside, outside, xtol=1e-5)
         return float(root)
 
 

@@ -1,29 +1,19 @@
 """Ratings of several models from pairwise outcomes: Davidson's tie model, order effect, ridge."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from recast_eval.stats.battles import Battles, references, tabulate, utilities
-from recast_eval.stats.checks import fraction
-from recast_eval.stats.choice import (
-    Profile,
-    Recession,
-    derivatives,
-    fit,
-    probabilities,
-    sandwich,
-)
-from recast_eval.stats.intervals import Bounded, Kind, t_critical
+from recast_eval.stats.battles import Battles, tabulate, utilities
+from recast_eval.stats.checks import Ids, fraction
+from recast_eval.stats.choice import Profile
+from recast_eval.stats.fitted import Fitted
+from recast_eval.stats.intervals import Bounded
 from recast_eval.stats.letters import alike_groups, rank_ranges
 from recast_eval.stats.multiple import holm
-
-_BATCH = 2_000_000
-"""Numbers held at once while refitting bootstrap draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +62,10 @@ class Davidson:
 
 
 def davidson(
-    first: Sequence[Hashable],
-    second: Sequence[Hashable],
+    first: Ids,
+    second: Ids,
     outcome: ArrayLike,
-    prompts: Sequence[Hashable] | None = None,
+    prompts: Ids | None = None,
     *,
     level: float = 0.95,
     ridge: float = 0.01,
@@ -120,106 +110,16 @@ def davidson(
     if not (np.isfinite(ridge) and ridge > 0):
         raise ValueError(f"ridge is a finite number above 0, got {ridge!r}")
     data = tabulate(first, second, outcome, prompts, order_effect)
-    fitted = _Fitted(data, level, ridge, rng, resamples)
+    fitted = Fitted(data, level, ridge, rng, resamples)
     return _assemble(data, fitted)
 
 
-class _Fitted:
-    """The optimum, and what is known about any linear function of it."""
-
-    def __init__(
-        self,
-        data: Battles,
-        level: float,
-        ridge: float,
-        rng: np.random.Generator | None,
-        resamples: int,
-    ) -> None:
-        self.data, self.level, self.ridge = data, level, ridge
-        total = data.counts.sum(axis=0)
-        self.prompts = len(data.counts)
-        self.best = fit(data.features, total[None], ridge=ridge)[0]
-        at = derivatives(data.features, total[None], self.best[None], ridge)
-        self.gradient = float(np.abs(at.gradient).max())
-        self.recession = Recession(data.features, total)
-        self.units = data.units
-        by_unit = derivatives(data.features, self.units[None], self.best[None], ridge)
-        self.unit_covariance = np.linalg.inv(by_unit.information[0])
-        if self.prompts > 1:
-            chances = probabilities(data.features, self.best[None])
-            residuals = data.counts - data.counts.sum(axis=-1, keepdims=True) * chances
-            scores = np.einsum("pco,cok->pk", residuals, data.features, optimize=True)
-            self.covariance = sandwich(scores, at.information[0])
-        self.draws = None if rng is None else self._bootstrap(rng, resamples)
-
-    def _bootstrap(self, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "draw k"]:
-        flat = self.data.counts.reshape(self.prompts, -1)
-        chances = np.full(self.prompts, 1 / self.prompts)
-        weights = rng.multinomial(self.prompts, chances, size=resamples).astype(float)
-        size = max(1, _BATCH // self.data.features.size)
-        rows = (resamples, *self.data.counts.shape[1:])
-        counts = (weights @ flat).reshape(rows)
-        parts = [
-            fit(self.data.features, counts[k : k + size], ridge=self.ridge, start=self.best[None])
-            for k in range(0, resamples, size)
-        ]
-        return np.concatenate(parts)
-
-    def bounded(self, function: Float[np.ndarray, " k"]) -> Bounded:
-        """The function's estimate with its interval, or the ends that the data give it."""
-        value = float(self.best @ function)
-        kind = self.kind(function)
-        if kind == "open":
-            return Bounded(value, -np.inf, np.inf, kind)
-        if kind == "interval":
-            return Bounded(value, *self._ends(function, value))
-        profile = Profile(self.data.features, self.units, function)
-        threshold = float(stats.chi2.ppf(self.level, 1))
-        if kind == "at least":
-            return Bounded(value, profile.end(-1, threshold), np.inf, kind)
-        return Bounded(value, -np.inf, profile.end(1, threshold), kind)
-
-    def kind(self, function: Float[np.ndarray, " k"]) -> Kind:
-        """Which ends the likelihood gives the function."""
-        down, up = self.recession.unbounded(function)
-        if (down and up) or (self.prompts < 2 and not (down or up)):
-            return "open"
-        return "at least" if up else "at most" if down else "interval"
-
-    def error(self, function: Float[np.ndarray, " k"]) -> float:
-        """Standard error; where prompts do not differ at all, that of P independent ones."""
-        unit = float(function @ self.unit_covariance @ function)
-        robust = float(function @ self.covariance @ function)
-        return float(np.sqrt(robust if robust > 1e-9 * unit else unit))
-
-    def _ends(self, function: Float[np.ndarray, " k"], value: float) -> tuple[float, float]:
-        error = self.error(function)
-        half = t_critical(self.level, self.prompts) * error
-        if self.draws is not None:
-            tail = (1 - self.level) / 2
-            drawn = np.quantile(self.draws @ function, [tail, 1 - tail])
-            if np.ptp(drawn) > 1e-9 * half:  # draws without spread show no uncertainty
-                return float(drawn[0]), float(drawn[1])
-        return value - half, value + half
-
-    def p_value(self, function: Float[np.ndarray, " k"]) -> float:
-        """Two-sided p-value of "the function is 0"."""
-        kind = self.kind(function)
-        if kind == "open":
-            return 1.0
-        if kind == "interval":
-            statistic = abs(float(self.best @ function)) / self.error(function)
-            return float(2 * stats.t.sf(statistic, self.prompts - 1))
-        profile = Profile(self.data.features, self.units, function)
-        return float(stats.chi2.sf(profile.deviance(0.0), 1))
-
-
-def _assemble(data: Battles, fitted: _Fitted) -> Davidson:
+def _assemble(data: Battles, fitted: Fitted) -> Davidson:
     many = len(data.models)
     size = data.features.shape[2]
     unit = np.eye(many, size)
     ratings = {}
-    for number, reference in enumerate(references(data)):
+    for number, reference in enumerate(fitted.references()):
         for model in np.flatnonzero(data.component == number):
             function = unit[model] - unit[reference].mean(axis=0)
             ratings[data.models[model]] = fitted.bounded(function)
@@ -267,13 +167,13 @@ def _assemble(data: Battles, fitted: _Fitted) -> Davidson:
     )
 
 
-def _order(data: Battles, fitted: _Fitted) -> Bounded:
+def _order(data: Battles, fitted: Fitted) -> Bounded:
     if not data.has_order:
         return Bounded(0.0, 0.0, 0.0, "fixed")
     return fitted.bounded(np.eye(data.features.shape[2])[len(data.models)])
 
 
-def _tie(data: Battles, fitted: _Fitted) -> Bounded:
+def _tie(data: Battles, fitted: Fitted) -> Bounded:
     if data.has_tie:
         return fitted.bounded(np.eye(data.features.shape[2])[-1])
     features = utilities(data.cells, len(data.models), has_order=data.has_order, has_tie=True)

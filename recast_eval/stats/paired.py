@@ -1,7 +1,7 @@
 """Differences of scores on the same prompts, and of runs with the same seeds."""
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from recast_eval.stats.checks import cluster_means, clusters, finite, fraction
+from recast_eval.stats.checks import Ids, cluster_means, clusters, finite, fraction
 from recast_eval.stats.intervals import (
     Interval,
     Undefined,
@@ -41,7 +41,7 @@ class PairedDifference:
 def paired_difference(
     first: ArrayLike,
     second: ArrayLike,
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     *,
     rng: np.random.Generator,
     level: float = 0.95,

@@ -1,6 +1,5 @@
 """Tests that need no distribution: who is ahead on more prompts."""
 
-from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +7,7 @@ from jaxtyping import Bool
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from recast_eval.stats.checks import cluster_means, clusters, finite, outcomes
+from recast_eval.stats.checks import Ids, cluster_means, clusters, finite, outcomes
 
 EXACT_UNITS = 18
 """Up to here all 2^n sign patterns are counted; beyond, they are drawn."""
@@ -22,7 +21,7 @@ class SignCounts(NamedTuple):
     dropped: int
 
 
-def sign_counts(scores: ArrayLike, prompts: Sequence[Hashable]) -> SignCounts:
+def sign_counts(scores: ArrayLike, prompts: Ids) -> SignCounts:
     """Count prompts by the side that holds the majority of their pairs.
 
     Raises:
@@ -33,7 +32,7 @@ def sign_counts(scores: ArrayLike, prompts: Sequence[Hashable]) -> SignCounts:
     return SignCounts(int(np.sum(ahead > 0)), int(np.sum(ahead < 0)), int(np.sum(ahead == 0)))
 
 
-def sign_test(scores: ArrayLike, prompts: Sequence[Hashable]) -> float:
+def sign_test(scores: ArrayLike, prompts: Ids) -> float:
     """Test "neither model is better", exactly, on the majority of each prompt.
 
     Args:
@@ -62,7 +61,7 @@ def binomial_p(wins: int, losses: int) -> float:
 
 def sign_flip_test(
     differences: ArrayLike,
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     *,
     rng: np.random.Generator,
     resamples: int = 9999,

@@ -1,13 +1,12 @@
 """Win rates with the prompt as the unit."""
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recast_eval.stats.checks import cluster_means, clusters, fraction, outcomes
+from recast_eval.stats.checks import Ids, cluster_means, clusters, fraction, outcomes
 from recast_eval.stats.intervals import (
     Undefined,
     normal_critical,
@@ -40,7 +39,7 @@ class WinRate:
 
 def win_rate(
     scores: ArrayLike,
-    prompts: Sequence[Hashable],
+    prompts: Ids,
     *,
     level: float = 0.95,
     method: Literal["wilson", "t"] = "wilson",
@@ -88,7 +87,7 @@ def win_rate(
 
 
 def decisive_win_rate(
-    scores: ArrayLike, prompts: Sequence[Hashable], *, level: float = 0.95
+    scores: ArrayLike, prompts: Ids, *, level: float = 0.95
 ) -> WinRate | Undefined:
     """Estimate the win rate over pairs that were not ties; shown beside the headline.
 
@@ -130,8 +129,8 @@ class WorstCase:
 
 def worst_case(
     scores: ArrayLike,
-    prompts: Sequence[Hashable],
-    unscored: Sequence[Hashable],
+    prompts: Ids,
+    unscored: Ids,
     *,
     level: float = 0.95,
 ) -> WorstCase:
