@@ -1,0 +1,241 @@
+"""Every estimator against the closed form of the Gaussian policy."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recast_train.credit.estimators import (
+    ESTIMATORS,
+    Estimate,
+    Samples,
+    corrected,
+    cross_fit,
+    forward_pair,
+    plug_in,
+    ratios,
+)
+from recast_train.credit.estimators.corrected import correction_share
+from recast_train.credit.estimators.cross_fit import predict
+from recast_train.credit.estimators.ratios import observed_ratios
+from recast_train.credit.gaussian import (
+    COARSE,
+    FINE,
+    MIDDLE,
+    draw,
+    exact_information,
+    exact_variance,
+    shifted_sigmas,
+)
+
+COORDINATES = (COARSE, MIDDLE, FINE)
+PROBES = shifted_sigmas(25)[[2, 5, 8, 11, 14, 17, 20, 23]]
+EXACT = np.stack([exact_information(PROBES, c) for c in COORDINATES])
+VARIANCE = np.array([exact_variance(c) for c in COORDINATES])
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def samples(prompts: int, images: int, seed: int = 0) -> Samples:
+    return draw(COORDINATES, PROBES, prompts=prompts, images=images, generator=rng(seed))
+
+
+@pytest.fixture(scope="module")
+def many() -> Samples:
+    return samples(800, 25)
+
+
+def d2_error(found: Estimate) -> np.ndarray:
+    """(K, P) error of log(1 + CV^2 ICC); the mean reward is 1/2."""
+    scale = 4 * VARIANCE[:, None]
+    clipped = np.maximum(found.information, 0)
+    return np.abs(np.log1p(scale * clipped) - np.log1p(scale * EXACT))
+
+
+def test_forward_pair_is_within_its_own_bars(many: Samples) -> None:
+    found = forward_pair(many, generator=rng())
+    z = (found.information - EXACT) / found.errors
+    assert np.abs(z).max() < 3.5
+    assert (z**2).mean() < 3.0
+    assert d2_error(found).max() < 0.02
+    np.testing.assert_allclose(found.variance, VARIANCE, rtol=0.03)
+    np.testing.assert_allclose(found.mean, 0.5, atol=0.01)
+
+
+def test_forward_pair_is_unbiased_in_small_samples() -> None:
+    trials = np.stack(
+        [
+            forward_pair(samples(8, 12, s), replicates=2, generator=rng()).information
+            for s in range(300)
+        ]
+    )
+    z = (trials.mean(0) - EXACT) / (trials.std(0) / np.sqrt(300))
+    assert np.abs(z).max() < 4.0
+
+
+def test_cross_fit_is_close(many: Samples) -> None:
+    found = cross_fit(many, generator=rng())
+    assert d2_error(found).max() < 0.02
+    assert np.abs(found.information - EXACT).max() < 0.02
+    assert (found.information - EXACT).max() < 0.01  # never above, but for noise
+
+
+def test_corrected_is_close(many: Samples) -> None:
+    assert d2_error(corrected(many, generator=rng())).max() < 0.02
+
+
+def test_plug_in_is_wrong_and_says_so(many: Samples) -> None:
+    found = plug_in(many, generator=rng())
+    assert found.biased
+    assert d2_error(found).max() > 0.3
+    assert (np.abs(found.information - EXACT) / found.errors).max() > 50
+    assert ratios(many, generator=rng()).biased
+
+
+def test_a_deterministic_completion_is_useless(many: Samples) -> None:
+    # r(Phi(x_t)) of an ODE is a function of x_t: a pair of two such is Var r at every level
+    flat = replace(
+        many, completions=np.broadcast_to(many.rewards, (len(PROBES), *many.rewards.shape))
+    )
+    np.testing.assert_allclose(forward_pair(flat, generator=rng()).information, 1.0)
+
+
+def test_useless_features_do_not_raise_the_bound() -> None:
+    base = samples(20, 20)
+    junk = replace(base, features=rng(5).standard_normal((len(PROBES), 400, 60)))
+    found = cross_fit(junk, generator=rng())
+    assert (found.information - EXACT).max() < 0.08
+    assert np.abs(found.information[:, 0]).max() < 0.05
+
+
+def test_forward_pairs_mend_features_that_miss_information() -> None:
+    # what a blurred estimate does to a letter: half of what is known is not seen
+    base = samples(200, 20)
+    assert base.x0_rewards is not None
+    blurred = replace(base, x0_rewards=(base.x0_rewards > 0.95).astype(np.float64))
+    bound = cross_fit(blurred, generator=rng()).information
+    mended = corrected(blurred, generator=rng()).information
+    assert (EXACT - bound).max() > 0.15
+    assert np.abs(mended - EXACT).max() < 0.08
+    apart = corrected(replace(blurred, same_noise=False), generator=rng()).information
+    assert np.abs(apart - EXACT).max() < 0.08
+
+
+def test_no_trust_in_a_correction_that_is_noise() -> None:
+    noise = 0.1 * rng(0).standard_normal((500, 2, 8))
+    shares = np.stack([correction_share(c, noise) for c in noise[:100]])
+    assert shares.mean() < 0.2
+    assert correction_share(np.full((1, 8), 0.5), noise[:, :1])[0] > 0.9
+    assert correction_share(np.full((1, 8), -0.5), noise[:, :1])[0] == 0
+    assert correction_share(np.zeros((1, 8)), noise[:, :1])[0] == 0
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_prompt_difficulty_is_no_information(name: str) -> None:
+    base = samples(30, 20)
+    assert base.x0_rewards is not None
+    assert base.completions is not None
+    offset = 3.0 * rng(9).standard_normal(30)[base.prompts]
+    moved = replace(
+        base,
+        rewards=base.rewards + offset,
+        completions=base.completions + offset,
+    )
+    a, b = (ESTIMATORS[name](s, replicates=5, generator=rng()).information for s in (base, moved))
+    np.testing.assert_allclose(a, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_a_failure_leaves_the_others_as_they_are(name: str) -> None:
+    base = samples(30, 20)
+    rewards = base.rewards.copy()
+    rewards[1, [3, 77, 140]] = np.nan
+    found = ESTIMATORS[name](replace(base, rewards=rewards), replicates=5, generator=rng())
+    whole = ESTIMATORS[name](base, replicates=5, generator=rng())
+    assert np.isfinite(found.information).all()
+    np.testing.assert_allclose(found.information[1], whole.information[1], atol=0.15)
+    if name != "corrected":
+        np.testing.assert_allclose(found.information[[0, 2]], whole.information[[0, 2]], atol=1e-9)
+
+
+def test_few_prompts_are_split_by_sample() -> None:
+    found = cross_fit(samples(2, 600), generator=rng())
+    assert np.abs(found.information - EXACT).max() < 0.15
+
+
+def test_a_constant_reward_explains_nothing() -> None:
+    base = samples(10, 8)
+    flat = replace(base, rewards=np.full_like(base.rewards, 0.3))
+    for estimator in ESTIMATORS.values():
+        found = estimator(flat, replicates=3, generator=rng())
+        assert (found.information == 0).all()
+        assert np.isfinite(found.replicates).all()
+
+
+def test_single_images_of_a_prompt_say_nothing() -> None:
+    base = samples(40, 1)
+    assert (forward_pair(base, replicates=3, generator=rng()).information == 0).all()
+
+
+def test_published_ratios() -> None:
+    base = samples(30, 20)
+    found = observed_ratios(base, predict(base, folds=4, generator=rng()))
+    assert found.shape == (3, 600, 9)
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found[:, :, -1].mean(1), 1.0)
+    with pytest.raises(ValueError, match=">= 0"):
+        negative = replace(base, rewards=-base.rewards)
+        observed_ratios(negative, predict(negative, folds=4, generator=rng()))
+    with pytest.raises(ValueError, match="positive mean"):
+        zero = replace(base, rewards=0 * base.rewards)
+        observed_ratios(zero, predict(zero, folds=4, generator=rng()))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"prompts": np.zeros(3, dtype=np.intp)}, "prompts"),
+        ({"sigmas": np.array([0.2, 0.8])}, "fall"),
+        ({"sigmas": np.array([1.0, 0.5])}, r"\(0, 1\)"),
+        ({"completions": np.zeros((1, 1, 1))}, "completions"),
+        ({"features": np.zeros((1, 1, 1))}, "features"),
+        ({"rewards": np.zeros((3, 0))}, "empty"),
+    ],
+)
+def test_malformed_samples(change: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        replace(samples(4, 4), **change)
+
+
+def test_what_is_missing_is_named() -> None:
+    base = samples(4, 4)
+    bare = replace(base, completions=None, x0_rewards=None)
+    for name, estimator in ESTIMATORS.items():
+        with pytest.raises(ValueError, match="needs"):
+            estimator(bare, generator=rng())
+        assert name
+    with pytest.raises(ValueError, match="2 prompts"):
+        forward_pair(replace(base, prompts=0 * base.prompts), generator=rng())
+    with pytest.raises(ValueError, match="folds"):
+        cross_fit(base, generator=rng(), folds=1)
+
+
+def coverage(trials: int) -> float:
+    """Share of 95 % bands of the forward pair that hold the exact curve."""
+    hits = []
+    for seed in range(trials):
+        found = forward_pair(samples(40, 12, seed), replicates=200, generator=rng(seed))
+        hits.append(np.abs(found.information - EXACT) < 1.96 * found.errors)
+    return float(np.mean(hits))
+
+
+def test_bands_cover_as_they_claim() -> None:
+    assert 0.90 < coverage(60) < 0.98
+
+
+@pytest.mark.slow
+def test_bands_cover_as_they_claim_long_study() -> None:
+    assert 0.92 < coverage(1000) < 0.97
