@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeGuard, TypeVar
 
 from recast_eval.errors import JudgeError
 from recast_eval.judging.contracts import Contract, claims_in, objects_in
@@ -143,11 +143,12 @@ def strength_of(reply: str, axes: Sequence[str]) -> dict[str, float]:
     for found in objects_in(_without_thoughts(reply))[0]:
         value = found.get("strength")
         given = value if isinstance(value, dict) else dict.fromkeys(axes, value)
-        return {axis: float(given[axis]) for axis in axes if _is_number(given.get(axis))}
+        numbers = ((axis, given.get(axis)) for axis in axes)
+        return {axis: float(number) for axis, number in numbers if _is_number(number)}
     return {}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)
 
 

@@ -21,12 +21,15 @@ FailureKind = Literal[
     "image_error",
     "missing_image",
     "budget",
+    "not_asked",
+    "internal",
     "no_quorum",
     "no_score",
 ]
 """Why there is no verdict. The first six are what a reply can be; ``content_filter`` is the
-endpoint's refusal; ``budget`` was not asked because the money cap was reached; ``no_quorum``
-and ``no_score`` belong to juries."""
+endpoint's refusal; ``budget`` was not asked because the money cap was reached, ``not_asked``
+because the run was stopped; ``internal`` is a fault of ours, logged with its traceback;
+``no_quorum`` and ``no_score`` belong to juries."""
 
 
 class Usage(Record):
@@ -50,6 +53,8 @@ class AxisOutcome(Record):
     """1: ``model_a`` wins; 0: ``model_b``; 0.5: tie or flip; None exactly when unscored."""
     one_tie: bool = False
     """A tie because one order said tie while the other named a winner."""
+    no_majority: bool = False
+    """A tie because no choice of a jury had more than half of the votes."""
     reason: FailureKind | None = None
     """Set exactly when unscored."""
 
@@ -91,7 +96,6 @@ class OrderRecord(Record):
     """Key of the raw reply in ``replies.sqlite``."""
     attempts: int = 0
     """Calls made for it in its life, retries counted."""
-    from_store: bool = False
     mode: dict[str, str] = Field(default_factory=dict)
     """What the endpoint made us give up: response format, token parameter, temperature, layout."""
     usage: Usage = Field(default_factory=Usage)
