@@ -6,6 +6,8 @@ Colours are the caller's: drawing code takes them from matplotlib's settings, so
 
 import io
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,6 +89,22 @@ def number(value: float | None) -> float | None:
     return float(value)
 
 
+def fit(text: str, width: int = 24) -> str:
+    """Make a name drawable: no control or bidi characters, cut to ``width`` columns.
+
+    Tables keep the whole name; wide (East Asian) characters count as two columns.
+    """
+    kept, used = [], 0
+    for char in " ".join(text.split()):
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Cn", "Co"):
+            continue
+        used += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if used > width:
+            return "".join(kept[:-1]) + "\u2026"
+        kept.append(char)
+    return "".join(kept)
+
+
 @contextmanager
 def theme() -> Iterator[None]:
     """Settings of our figures. Text is text: ``$`` and ``%`` in a name mean themselves."""
@@ -154,8 +172,11 @@ def svg(spec: PlotSpec[I], info: I, *, key: str) -> str:
         info: Its numbers.
         key: Unique in the page; prefixes what the picture refers to inside itself.
     """
-    made, out = figure(spec, info), io.StringIO()
-    with theme(), mpl.rc_context({"svg.hashsalt": key}):
+    out = io.StringIO()
+    with theme(), mpl.rc_context({"svg.hashsalt": key}), warnings.catch_warnings():
+        # text stays text: the reader's fonts draw it, ours only measure it
+        warnings.filterwarnings("ignore", r"Glyph .* missing", UserWarning)
+        made = figure(spec, info)
         made.savefig(out, format="svg", metadata={"Date": None})
     return _for_page(out.getvalue(), key)
 
@@ -213,11 +234,12 @@ def place_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> N
     """Put the key under the axes; a lone series needs none, and ``_name`` is a name too."""
     if len(labels) < 2:
         return
-    columns = 1 if max(map(len, labels)) > 22 else 2
+    shown = [fit(label, 40) for label in labels]
+    columns = 1 if max(map(len, shown)) > 20 else 2
     axes.legend(
         list(handles),
         # matplotlib hides labels that begin with an underscore
-        [f"\u200b{label}" if label.startswith("_") else label for label in labels],
+        [f" {label}" if label.startswith("_") else label for label in shown],
         loc="upper center",
         bbox_to_anchor=(0.5, -0.2),
         ncols=columns,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.patches import Rectangle
 
-from recast_eval.plots.base import NO_DATA, Cell, PlotSpec, Table, number
+from recast_eval.plots.base import NO_DATA, Cell, PlotSpec, Table, fit, number
 
 
 class CreditWeights(NamedTuple):
@@ -86,7 +86,9 @@ def draw_credit_weights(axes: Axes, info: CreditWeights) -> None:
     steps = len(info.sigmas)
     shown = range(0, steps, max(1, -(-steps // 8)))
     axes.set_xticks([j + 0.5 for j in shown], [f"{info.sigmas[j]:.2f}" for j in shown])
-    axes.set_yticks([k + 0.5 for k in range(len(info.rewards))], list(info.rewards), rotation=0)
+    axes.set_yticks(
+        [k + 0.5 for k in range(len(info.rewards))], [fit(r) for r in info.rewards], rotation=0
+    )
     axes.set(xlabel="noise level of the step (noisy to clean)")
     axes.grid(False)
 

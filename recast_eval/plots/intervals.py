@@ -6,7 +6,7 @@ from typing import NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 
-from recast_eval.plots.base import MARKERS, Cell, PlotSpec, Table, number, series_color
+from recast_eval.plots.base import MARKERS, Cell, PlotSpec, Table, fit, number, series_color
 
 
 class Row(NamedTuple):
@@ -76,8 +76,8 @@ def draw_intervals(axes: Axes, info: Intervals) -> None:
             markersize=6,
             linestyle="none",
         )
-    axes.set_yticks(range(len(info.rows)), [row.name for row in info.rows])
-    axes.set(xlabel=info.x_label, ylim=(len(info.rows) - 0.4, -0.6))
+    axes.set_yticks(range(len(info.rows)), [fit(row.name, 30) for row in info.rows])
+    axes.set(xlabel=fit(info.x_label, 48), ylim=(len(info.rows) - 0.4, -0.6))
     if info.limits is not None:
         axes.set_xlim(*info.limits)
     axes.grid(axis="y", visible=False)

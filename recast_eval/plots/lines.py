@@ -13,6 +13,7 @@ from recast_eval.plots.base import (
     Cell,
     PlotSpec,
     Table,
+    fit,
     number,
     place_legend,
     series_style,
@@ -97,7 +98,7 @@ def draw_lines(axes: Axes, info: Lines) -> None:
         handles.append(Line2D([], [], **style))
     if info.zero is not None:
         axes.axhline(info.zero, linestyle=":", color=mpl.rcParams["axes.edgecolor"], linewidth=1)
-    axes.set(xlabel=info.x_label, ylabel=info.y_label)
+    axes.set(xlabel=fit(info.x_label, 48), ylabel=fit(info.y_label, 34))
     axes.yaxis.set_major_locator(MaxNLocator(6))
     if info.reverse_x:
         axes.invert_xaxis()
@@ -133,7 +134,7 @@ def lines_size(info: Lines) -> tuple[float, float]:
     labels = [line.name for line in info.lines]
     if len(labels) < 2:
         return 4.6, 2.7
-    rows = len(labels) if max(map(len, labels)) > 22 else -(-len(labels) // 2)
+    rows = len(labels) if max(map(len, labels)) > 20 else -(-len(labels) // 2)
     return 4.6, 2.8 + 0.2 * rows
 
 

@@ -13,6 +13,7 @@ from recast_eval.plots.base import (
     Cell,
     PlotSpec,
     Table,
+    fit,
     number,
     place_legend,
     series_color,
@@ -105,14 +106,14 @@ def draw_points(axes: Axes, info: Points) -> None:
         for point in info.points:
             if np.isfinite(point.x) and np.isfinite(point.y):
                 axes.annotate(
-                    point.name,
+                    fit(point.name, 18),
                     (point.x, point.y),
                     xytext=(5, 4),
                     textcoords="offset points",
                     fontsize=8.5,
                 )
     axes.margins(0.14)
-    axes.set(xlabel=info.x_label, ylabel=info.y_label)
+    axes.set(xlabel=fit(info.x_label, 48), ylabel=fit(info.y_label, 40))
     handles = [
         Line2D([], [], color=series_color(i), marker=MARKERS[i % len(MARKERS)], linestyle="none")
         for i in range(len(groups))

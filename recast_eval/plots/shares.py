@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from recast_eval.plots.base import Cell, PlotSpec, Table, place_legend, series_color
+from recast_eval.plots.base import Cell, PlotSpec, Table, fit, place_legend, series_color
 
 
 class Shares(NamedTuple):
@@ -56,7 +56,7 @@ def draw_shares(axes: Axes, info: Shares) -> None:
                 )
         left = left + share[:, index]
         handles.append(Patch(**look, label=part))
-    axes.set_yticks(range(len(info.rows)), list(info.rows))
+    axes.set_yticks(range(len(info.rows)), [fit(r, 30) for r in info.rows])
     axes.set(xlim=(0, 1), ylim=(len(info.rows) - 0.4, -0.6), xlabel=f"share of {info.unit}")
     axes.grid(axis="y", visible=False)
     place_legend(axes, handles, info.parts)

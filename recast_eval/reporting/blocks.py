@@ -1,0 +1,204 @@
+"""What a page is made of: plain values that a template turns into HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, ClassVar, Literal
+
+from markupsafe import Markup
+
+from recast_eval.plots import PLOTS, Table, svg
+
+Look = Literal["", "good", "bad", "open", "none", "id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table cell: shown text, the value behind it for the CSV, and how it looks."""
+
+    text: str
+    value: str | int | float | None = None
+    look: Look = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FigureBlock:
+    """A picture with its numbers, how to read it, and what made it."""
+
+    kind: ClassVar[str] = "figure"
+    key: str
+    title: str
+    read: str
+    picture: Markup
+    """Our own SVG, whose texts the XML writer has escaped."""
+    alt: str
+    table: Table
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableBlock:
+    """Numbers that are the figure."""
+
+    kind: ClassVar[str] = "table"
+    key: str
+    title: str
+    read: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    command: str
+
+    @property
+    def table(self) -> Table:
+        """Values for the CSV."""
+        return Table(
+            self.columns,
+            tuple(tuple(c.text if c.value is None else c.value for c in row) for row in self.rows),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A thumbnail; without a source it says why."""
+
+    model: str
+    source: str
+    """A ``data:`` address, or empty."""
+    width: int
+    height: int
+    facts: tuple[str, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A prompt and its pictures."""
+
+    prompt: str
+    prompt_id: str
+    category: str
+    pictures: tuple[Picture, ...]
+    words: tuple[str, ...] = ()
+    """What judges said, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryBlock:
+    """Pictures side by side."""
+
+    kind: ClassVar[str] = "gallery"
+    key: str
+    title: str
+    read: str
+    cards: tuple[Card, ...]
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteBlock:
+    """A sentence that needs no figure."""
+
+    kind: ClassVar[str] = "note"
+    text: str
+    look: Look = ""
+
+
+Block = FigureBlock | TableBlock | GalleryBlock | NoteBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and its blocks."""
+
+    key: str
+    title: str
+    intro: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes blocks with keys that are unique in the page."""
+
+    command: str
+    """What makes this report; shown with each figure after what made its data."""
+    _numbers: Any = field(default_factory=lambda: count(1))
+
+    def figure(self, plot: str, info: Any, *, title: str = "", source: str = "") -> FigureBlock:
+        """Draw a registered plot.
+
+        Args:
+            plot: Its registered name.
+            info: Its numbers.
+            title: Instead of the plot's own.
+            source: The command that made the data, if known.
+        """
+        spec = PLOTS.load(plot)
+        key = f"f{next(self._numbers)}"
+        return FigureBlock(
+            key,
+            title or spec.title,
+            spec.read,
+            Markup(svg(spec, info, key=key)),  # noqa: S704 - written by an XML serialiser
+            spec.alt(info),
+            spec.table(info),
+            self._made_by(source),
+        )
+
+    def table(
+        self,
+        title: str,
+        read: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        *,
+        source: str = "",
+    ) -> TableBlock:
+        """Gather a table."""
+        key = f"t{next(self._numbers)}"
+        return TableBlock(
+            key, title, read, tuple(columns), tuple(map(tuple, rows)), self._made_by(source)
+        )
+
+    def gallery(
+        self, title: str, read: str, cards: Sequence[Card], left_out: str = ""
+    ) -> GalleryBlock:
+        """Gather a gallery."""
+        return GalleryBlock(f"g{next(self._numbers)}", title, read, tuple(cards), left_out)
+
+    def _made_by(self, source: str) -> str:
+        return f"{source}\n{self.command}" if source else self.command
+
+
+def number_text(value: float | None, digits: int = 3) -> str:
+    """A number as people write it: ``digits`` significant figures, a real minus sign."""
+    if value is None or value != value:
+        return "no data"
+    if value in (float("inf"), float("-inf")):
+        return "unbounded"
+    text = f"{value:.{digits}g}"
+    if "e" in text and 1e-4 <= abs(value) < 1e6:
+        text = f"{value:.0f}" if abs(value) >= 1 else f"{value:.6f}"
+    return text.replace("-", "\u2212", 1) if text.startswith("-") else text
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a percentage."""
+    return f"{100 * value:.{digits}f}\u00a0%"
+
+
+def p_text(p: float) -> str:
+    """A p-value as people write it."""
+    return "< .001" if p < 0.001 else f"{p:.3f}".lstrip("0") if p < 1 else "1"
+
+
+def num(value: float | None, digits: int = 3, look: Look = "") -> Cell:
+    """A numeric cell."""
+    if value is None or value != value:
+        return Cell("no data", None, "none")
+    return Cell(number_text(value, digits), float(value), look)
+
+
+def words(text: str, look: Look = "") -> Cell:
+    """A text cell."""
+    return Cell(text, text, look)

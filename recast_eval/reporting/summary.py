@@ -1,0 +1,229 @@
+"""The first screen: five questions, answered in sentences made from the numbers."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from recast_eval.reporting.blocks import number_text, p_text, percent
+from recast_eval.reporting.distrust import Doubt, doubts
+from recast_eval.reporting.facts import EvaluationFacts, Facts
+from recast_eval.reporting.scores import Difference
+
+
+class Answer(NamedTuple):
+    """A question of the reader and what the numbers say."""
+
+    key: str
+    question: str
+    lead: str
+    """One sentence."""
+    points: tuple[str, ...] = ()
+
+
+class Summary(NamedTuple):
+    """The first screen of a report."""
+
+    compared: Answer
+    answers: tuple[Answer, ...]
+    distrust: tuple[Doubt, ...]
+
+
+def summarise(facts: Facts) -> Summary:
+    """Answer the five questions; what cannot be answered is said to be so."""
+    main = facts.evaluations[0] if facts.evaluations else None
+    return Summary(_compared(facts), _answers(main), doubts(facts))
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _compared(facts: Facts) -> Answer:
+    points = []
+    for one in facts.evaluations:
+        samples = {s.sample for s in one.evaluation.scores} or {
+            i.sample for images in one.evaluation.images.values() for i in images
+        }
+        roles = list(one.scores.roles.values())
+        text = (
+            f"{_plural(len(one.models), 'model')} ({', '.join(one.models[:6])}"
+            f"{', …' if len(one.models) > 6 else ''}) on {_plural(len(one.prompts), 'prompt')}"
+            f" x {_plural(max(1, len(samples)), 'image')}; "
+            f"{_plural(roles.count('train'), 'training reward')}, "
+            f"{_plural(roles.count('heldout'), 'held-out judge')}"
+        )
+        if one.battles.judges:
+            pairs = len({v.key() for v in one.evaluation.verdicts})
+            text += f"; {_plural(pairs, 'pair')} judged by {', '.join(one.battles.judges[:3])}"
+        points.append(text + ".")
+    if facts.runs:
+        kinds = sorted({run.method for run in facts.runs})
+        points.append(
+            f"{_plural(len(facts.runs), 'training run')}: {', '.join(kinds[:5])}"
+            f"{', …' if len(kinds) > 5 else ''}."
+        )
+    lead = "Nothing was evaluated; this report shows training only."
+    if facts.evaluations and facts.evaluations[0].focus:
+        lead = "{} against {}".format(*facts.evaluations[0].focus)
+    elif facts.evaluations:
+        lead = f"{facts.evaluations[0].models[0]} alone: there is nothing to compare it with."
+    return Answer("compared", "What was compared?", lead, tuple(points))
+
+
+def _answers(facts: EvaluationFacts | None) -> tuple[Answer, ...]:
+    if facts is None or facts.focus is None:
+        nothing = "Not answerable: two models that were evaluated are needed."
+        return (Answer("better", "Which model is better?", nothing),)
+    return (_better(facts), _how_much(facts), _how_sure(facts), _on_what(facts))
+
+
+def _count(found: Sequence[Difference]) -> tuple[int, int, int]:
+    looks = [d.verdict for d in found]
+    return looks.count("better"), looks.count("worse"), looks.count("open")
+
+
+def conclusion(facts: EvaluationFacts) -> tuple[str, str]:
+    """(``better`` | ``worse`` | ``mixed`` | ``open``, the sentence) about the focus pair.
+
+    The held-out evidence decides: the judge's main axis and the held-out scorers, each after
+    Holm's adjustment. Training rewards have no vote.
+    """
+    assert facts.focus is not None  # noqa: S101 - callers check
+    first, second = facts.focus
+    battle = facts.battles.main(facts.focus)
+    up, down, _ = _count(facts.scores.of_pair(facts.focus, "heldout"))
+    votes = ["better"] * up + ["worse"] * down
+    if battle is not None and battle.verdict != "open":
+        votes.append(battle.verdict)
+    if not votes:
+        if battle is None and not facts.scores.of_pair(facts.focus, "heldout"):
+            return "open", f"Not known: nothing held out compared {first} with {second}."
+        return "open", f"{first} and {second} cannot be told apart by what was held out."
+    if set(votes) == {"better"}:
+        return "better", f"{first} is better than {second}."
+    if set(votes) == {"worse"}:
+        return "worse", f"{second} is better than {first}."
+    return "mixed", f"It depends: the held-out evidence on {first} against {second} disagrees."
+
+
+def _better(facts: EvaluationFacts) -> Answer:
+    assert facts.focus is not None  # noqa: S101
+    _, lead = conclusion(facts)
+    points = []
+    for role, what in (("heldout", "held-out judges"), ("train", "training rewards")):
+        found = facts.scores.of_pair(facts.focus, role)
+        if found:
+            up, down, level = _count(found)
+            points.append(
+                f"Of {len(found)} {what}: {up} clearly higher, {down} clearly lower, "
+                f"{level} cannot be told apart."
+            )
+    others = [p for p in facts.pairs if p != facts.focus and facts.focus[0] == p[0]]
+    for pair in others[:2]:
+        battle = facts.battles.main(pair)
+        if battle is not None and battle.rate is not None:
+            points.append(f"Against {pair[1]} it wins {percent(battle.rate.estimate)} of pairs.")
+    return Answer("better", "Which model is better?", lead, tuple(points))
+
+
+def _how_much(facts: EvaluationFacts) -> Answer:
+    assert facts.focus is not None  # noqa: S101
+    battle = facts.battles.main(facts.focus)
+    points = []
+    lead = "No win rate: nothing was judged pairwise."
+    if battle is not None and battle.rate is not None:
+        rate = battle.rate
+        lead = (
+            f"{facts.focus[0]} wins {percent(rate.estimate)} of pairs "
+            f"[{percent(rate.low)} to {percent(rate.high)}]; ties and flips count half."
+        )
+        if battle.decisive is not None:
+            points.append(
+                f"Of decided pairs alone: {percent(battle.decisive.estimate)}; "
+                f"{percent(rate.tie_share)} were ties or flips."
+            )
+    elif battle is not None:
+        lead = f"No win rate: 0 of {battle.n_total} pairs were scored."
+    held = facts.scores.of_pair(facts.focus, "heldout")
+    known = [d for d in held if d.effect == d.effect]
+    if known:
+        mean = sum(d.effect for d in known) / len(known)
+        points.append(
+            f"Held-out scores differ by {number_text(mean, 2)} standard deviations on average "
+            f"over {_plural(len(known), 'judge')}."
+        )
+    return Answer("much", "By how much?", lead, tuple(points))
+
+
+def _how_sure(facts: EvaluationFacts) -> Answer:
+    assert facts.focus is not None  # noqa: S101
+    battle = facts.battles.main(facts.focus)
+    points = []
+    lead = f"The unit is the prompt: {_plural(len(facts.prompts), 'prompt')}."
+    if battle is not None and battle.rate is not None:
+        lead = (
+            f"p {_equals(battle.p_adjusted)} after Holm over {len(facts.battles.whole)} "
+            f"comparisons (exact sign test over {_plural(battle.rate.n_prompts, 'prompt')})."
+        )
+        if battle.states["unscored"]:
+            points.append(
+                f"Had all {battle.states['unscored']} unscored pairs gone one way: "
+                f"{percent(battle.worst.low)} to {percent(battle.worst.high)}."
+            )
+    held = facts.scores.of_pair(facts.focus, "heldout")
+    if held:
+        best = min(held, key=lambda d: d.p_adjusted)
+        points.append(
+            f"Strongest held-out difference: {best.scorer}, p {_equals(best.p_adjusted)} after "
+            f"Holm over {len(facts.scores.differences)} comparisons."
+        )
+    points.append("Intervals are 95 %, clustered by prompt.")
+    return Answer("sure", "How sure is that?", lead, tuple(points))
+
+
+def _equals(p: float) -> str:
+    text = p_text(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _on_what(facts: EvaluationFacts) -> Answer:
+    assert facts.focus is not None  # noqa: S101
+    first = facts.focus[0]
+    points = []
+    found = facts.scores.of_pair(facts.focus)
+    up = [d for d in found if d.verdict == "better"]
+    down = [d for d in found if d.verdict == "worse"]
+    lead = f"{first} is clearly higher on {_listed(up)}; clearly lower on {_listed(down)}."
+    if not found:
+        lead = "No scores of both models."
+    axes = [b for b in facts.battles.whole if b.pair == facts.focus and b.rate is not None]
+    if axes:
+        points.append(
+            "Judged: "
+            + ", ".join(f"{b.axis} {percent(b.rate.estimate)}" for b in axes[:4] if b.rate)
+            + "."
+        )
+    split = [b for b in facts.battles.by_category if b.rate is not None]
+    if len(split) > 1:
+        ranked = sorted(split, key=lambda b: b.rate.estimate if b.rate else 0.5)
+        low, high = ranked[0], ranked[-1]
+        points.append(
+            f"By category from {low.category} ({_rate(low.rate)}) "
+            f"to {high.category} ({_rate(high.rate)})."
+        )
+    return Answer("what", "On what?", lead, tuple(points))
+
+
+def _rate(rate: object) -> str:
+    estimate = getattr(rate, "estimate", None)
+    return "no data" if estimate is None else percent(estimate)
+
+
+def _listed(found: Sequence[Difference]) -> str:
+    if not found:
+        return "nothing"
+    named = [
+        f"{d.scorer}{' (held out)' if d.role == 'heldout' else ''}"
+        for d in sorted(found, key=lambda d: -abs(d.effect))
+    ]
+    more = f" and {len(named) - 4} more" if len(named) > 4 else ""
+    return ", ".join(named[:4]) + more
