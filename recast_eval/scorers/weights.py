@@ -1,0 +1,97 @@
+"""Where a scorer's weights come from, and one clear error where they do not."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from recast_eval.errors import MissingError
+from recast_eval.scorers.base import ScorerCard
+
+FOLDER_VARIABLE = "RECAST_WEIGHTS"
+
+
+def weights_folder() -> Path | None:
+    """The user's folder of weights (``$RECAST_WEIGHTS``), a sub-folder a scorer; None if unset."""
+    value = os.environ.get(FOLDER_VARIABLE)
+    return Path(value).expanduser() if value else None
+
+
+def locate(card: ScorerCard, weights: str | None) -> str:
+    """Folder or hub id to load from: the argument, else ``$RECAST_WEIGHTS/NAME``, else the card's."""
+    if weights:
+        return weights
+    folder = weights_folder()
+    if folder and (folder / card.name).is_dir():
+        return str(folder / card.name)
+    return card.weights
+
+
+def how_to_get(card: ScorerCard) -> str:
+    """What to type, or where to put files, so that this scorer finds its weights."""
+    return (
+        f"`hf download {card.weights}` where there is a network, or put its files in a folder "
+        f"{card.name}/ and set {FOLDER_VARIABLE} to the folder above it"
+    )
+
+
+def load_pretrained(cls: Any, card: ScorerCard, weights: str | None, **options: Any) -> Any:
+    """``cls.from_pretrained`` from where the card's weights are; safetensors only.
+
+    Raises:
+        MissingError: They are not here; says how to get them.
+    """
+    source = locate(card, weights)
+    if not Path(source).is_dir() and card.revision:
+        options["revision"] = card.revision
+    try:
+        return cls.from_pretrained(source, **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise MissingError(
+            f"scorer {card.name}: no usable weights at {source} ({reason}); {how_to_get(card)}"
+        ) from error
+
+
+def read_tensors(card: ScorerCard, weights: str | None, file_name: str) -> dict[str, Tensor]:
+    """All tensors of one safetensors file of the scorer's folder.
+
+    Raises:
+        MissingError: The folder or the file is not here. Pickled checkpoints are never read:
+            ``docs/scorers.md`` has the three lines that turn one into safetensors.
+    """
+    folder = Path(locate(card, weights))
+    path = folder / file_name
+    if not path.is_file():
+        raise MissingError(
+            f"scorer {card.name}: {path} is missing; {how_to_get(card)}. Published as a pickled "
+            f".pt file, which is not read here: docs/scorers.md shows how to make {file_name} of it"
+        )
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+
+
+def sized_config(cls: Any, card: ScorerCard, weights: str | None, published: Any) -> Any:
+    """The folder's own ``config.json`` if it has one (small test models do), else ``published``."""
+    folder = Path(locate(card, weights))
+    return cls.from_pretrained(folder) if (folder / "config.json").is_file() else published
+
+
+def load_into(model: Any, tensors: Mapping[str, Tensor], card: ScorerCard) -> None:
+    """Load all of a model's tensors, no more and no fewer.
+
+    Raises:
+        MissingError: Names or shapes differ; lists the first few.
+    """
+    own = {k: tuple(v.shape) for k, v in model.state_dict().items() if "position_ids" not in k}
+    given = {k: tuple(v.shape) for k, v in tensors.items() if "position_ids" not in k}
+    wrong = sorted(k for k in own.keys() | given.keys() if own.get(k) != given.get(k))
+    if wrong:
+        facts = ", ".join(f"{k}: file {given.get(k)}, model {own.get(k)}" for k in wrong[:3])
+        raise MissingError(
+            f"scorer {card.name}: the weights do not fit the model ({len(wrong)} tensors; {facts})"
+        )
+    model.load_state_dict(dict(tensors), strict=False)
