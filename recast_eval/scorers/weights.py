@@ -21,7 +21,7 @@ def weights_folder() -> Path | None:
 
 
 def locate(card: ScorerCard, weights: str | None) -> str:
-    """Folder or hub id to load from: the argument, else ``$RECAST_WEIGHTS/NAME``, else the card's."""
+    """Folder or hub id: the argument, else ``$RECAST_WEIGHTS/NAME``, else the card's."""
     if weights:
         return weights
     folder = weights_folder()

@@ -1,4 +1,4 @@
-"""LAION aesthetic predictor v2: an MLP on CLIP ViT-L/14 (Schuhmann et al. 2022, arXiv:2210.08402)."""
+"""LAION aesthetic v2: an MLP on CLIP ViT-L/14 (Schuhmann et al. 2022, arXiv:2210.08402)."""
 
 from collections.abc import Sequence
 from typing import Any, Final
