@@ -9,7 +9,12 @@ from diffusers import (
     SD3Transformer2DModel,
     StableDiffusion3Pipeline,
 )
-from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+    T5Tokenizer,
+)
 
 from recast_eval.scorers.world import BACKGROUNDS, COLORS, RELATIONS, SHAPES
 from recast_eval.scorers.world.scene import NUMBERS
@@ -70,6 +75,13 @@ def build_tokenizer() -> CLIPTokenizer:
     )
 
 
+def build_unused_tokenizer() -> T5Tokenizer:
+    """A T5 tokenizer that nothing asks; with one on disk, diffusers loads the folder when told
+    ``text_encoder_3=None`` and nothing else."""
+    pieces = ["<pad>", "</s>", "<unk>", "\u2581", *"abcdefghijklmnopqrstuvwxyz"]
+    return T5Tokenizer(vocab=[(p, -float(i)) for i, p in enumerate(pieces)], extra_ids=0)
+
+
 def build_text_encoder(tokenizer: CLIPTokenizer, layers: int) -> CLIPTextModelWithProjection:
     """An untrained CLIP text encoder over the tokenizer's vocabulary."""
     config = CLIPTextConfig(
@@ -96,5 +108,5 @@ def build_pipeline(vae: AutoencoderKL, seed: int) -> StableDiffusion3Pipeline:
         text_encoder_2=build_text_encoder(tokenizer, layers=2),
         tokenizer_2=tokenizer,
         text_encoder_3=None,
-        tokenizer_3=None,
+        tokenizer_3=build_unused_tokenizer(),
     )
