@@ -25,7 +25,7 @@ from recast_train.tensorfile import load_state, save_state
 log = logging.getLogger(__name__)
 
 CARDS: Final = 30_000
-BATCH: Final = 64
+BATCH: Final = 48
 LEARNING_RATE: Final = 2e-3
 EMA_DECAY: Final = 0.998
 DROP_CAPTION: Final = 0.1
@@ -34,7 +34,7 @@ SIZE_CONDITION: Final = (64.0, 64.0, 0.0, 0.0, 6.0)
 
 
 def build_masked(
-    work: Path, out: Path, *, steps: int = 5000, seed: int = 0, save_every: int = 250
+    work: Path, out: Path, *, steps: int = 2000, seed: int = 0, save_every: int = 100
 ) -> None:
     """Make the masked starter's folder in ``out``.
 

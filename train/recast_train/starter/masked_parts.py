@@ -30,8 +30,8 @@ TRANSFORMER: Final[dict[str, Any]] = {
     "in_channels": 48,
     "block_out_channels": 48,
     # UVit2DModel has no position embedding: each 3x3 block tells the borders apart one cell
-    # further in, and three of them reach the middle of the 8 x 8 cells after downsampling
-    "num_res_blocks": 3,
+    # further in, and two of them reach half of the 8 x 8 cells that downsampling leaves
+    "num_res_blocks": 2,
     "downsample": True,
     "upsample": True,
     "block_num_heads": 2,

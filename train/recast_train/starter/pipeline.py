@@ -76,8 +76,10 @@ def build_tokenizer() -> CLIPTokenizer:
 
 
 def build_unused_tokenizer() -> T5Tokenizer:
-    """A T5 tokenizer that nothing asks; with one on disk, diffusers loads the folder when told
-    ``text_encoder_3=None`` and nothing else."""
+    """A T5 tokenizer that nothing asks.
+
+    With one on disk, ``text_encoder_3=None`` is all that diffusers must be told to load the folder.
+    """
     pieces = ["<pad>", "</s>", "<unk>", "\u2581", *"abcdefghijklmnopqrstuvwxyz"]
     return T5Tokenizer(vocab=[(p, -float(i)) for i, p in enumerate(pieces)], extra_ids=0)
 
