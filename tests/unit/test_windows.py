@@ -46,13 +46,6 @@ def test_branches_share_a_step_and_cover_all() -> None:
     assert sorted(pairs[:, 0].tolist()) == list(range(8))
 
 
-def test_rows_are_a_part_of_the_whole() -> None:
-    window = _find("branch", samples=5, size=1, branches=2)
-    part = window.rows(1, 4)
-    assert part.first.tolist() == window.first[1:4].tolist()
-    assert part.at(int(window.first[1]))[0]
-
-
 @pytest.mark.parametrize(
     ("kind", "changes", "law"),
     [("random", {"size": 5, "high": 0.5}, "does not fit"), ("hop", {}, "'hop'")],

@@ -13,10 +13,6 @@ class Window(NamedTuple):
     first: Tensor
     last: Tensor
 
-    def rows(self, first: int, last: int) -> "Window":
-        """Those of some samples."""
-        return Window(self.first[first:last], self.last[first:last])
-
     def at(self, step: int) -> Tensor:
         """(N,) bool: whose step this is."""
         return (self.first <= step) & (step < self.last)

@@ -35,7 +35,7 @@ class Stochastic:
     """``sde`` (Flow-GRPO) or ``cps``."""
     noise_level: float
     window: Window
-    """Steps of each sample that are stochastic; Euler outside."""
+    """Stochastic steps of every row of all processes; Euler outside."""
 
 
 def draw_noise(
@@ -58,11 +58,11 @@ def draw_noise(
 
 def integrate(
     velocity: Velocity,
-    noise: Float[Tensor, "sample *latent"],
+    noise: Float[Tensor, " sample *latent"],
     sigmas: Float[Tensor, " levels"],
     *,
     solver: str = "euler",
-) -> Float[Tensor, "sample *latent"]:
+) -> Float[Tensor, " sample *latent"]:
     """Solve the probability-flow ODE from ``sigmas[0]`` to ``sigmas[-1]``, no randomness.
 
     Args:
@@ -106,7 +106,7 @@ def _span(here: Tensor, there: Tensor) -> Tensor:
 
 def explore(
     velocity: Velocity,
-    noise: Float[Tensor, "sample *latent"],
+    noise: Float[Tensor, " sample *latent"],
     sigmas: Float[Tensor, " levels"],
     how: Stochastic,
     rows: Rows,
@@ -126,8 +126,10 @@ def explore(
         v = velocity(x, here)
         step = Step(euler_step(x, v, here, there), torch.zeros_like(here))
         x = step.mean
-        inside = how.window.at(j).to(x.device)
-        if bool(inside.any()):
+        anyone = how.window.at(j)
+        inside = anyone[rows[0] : rows[1]].to(x.device)
+        # Drawn also where only another process needs it: the streams must stay in step.
+        if bool(anyone.any()):
             noisy = _step(states[-1], v, here, there, how, float(sigmas[1]))
             mean = torch.where(_over(inside, x), noisy.mean, step.mean)
             step = Step(mean, torch.where(inside, noisy.std, step.std))
@@ -158,10 +160,10 @@ def _step(
 
 def complete(
     velocity: Velocity,
-    x_t: Float[Tensor, "sample *latent"],
+    x_t: Float[Tensor, " sample *latent"],
     sigmas: Float[Tensor, " levels"],
     generator: Generator,
-) -> Float[Tensor, "sample *latent"]:
+) -> Float[Tensor, " sample *latent"]:
     """Draw x_0 given x at ``sigmas[0]``: the forward process reversed, step by step."""
     x = x_t
     for j in range(len(sigmas) - 1):
