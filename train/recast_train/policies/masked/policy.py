@@ -178,19 +178,32 @@ class MaskedPolicy:
         count = len(x_t)
         return self._draw(x_t, step, condition, generator, "random", (0, count, count))[0]
 
-    def corrupt(
-        self, x_0: Int[Tensor, "batch tokens"], step: int, generator: Generator
+    def noised(
+        self, x_0: Int[Tensor, "batch tokens"], step: int, noise: Float[Tensor, "batch tokens"]
     ) -> Int[Tensor, "batch tokens"]:
-        """Mask as many random tokens of finished samples as are masked before ``step``."""
-        rank = torch.rand(x_0.shape, generator=generator).argsort(-1).argsort(-1)
-        hidden = rank.to(x_0.device) < int(self.counts[step])
-        return x_0.masked_fill(hidden, self.mask_id)
+        """Mask as many tokens of finished samples as are masked before ``step``.
+
+        Those with the smallest noise: the same noise gives nested states over the steps.
+        """
+        rank = noise.argsort(-1).argsort(-1).to(x_0.device)
+        return x_0.masked_fill(rank < int(self.counts[step]), self.mask_id)
 
     @torch.no_grad()
-    def estimate(self, x_t: Tensor, condition: Condition) -> Int[Tensor, "batch tokens"]:
+    def estimate(
+        self, x_t: Int[Tensor, "batch tokens"], sigma: Tensor, condition: Condition
+    ) -> Int[Tensor, "batch tokens"]:
         """The likeliest token at each masked place, all at once, by the old policy."""
+        del sigma  # the model sees how much is masked
         best = self._batched(x_t, condition).argmax(-1)
         return torch.where(x_t == self.mask_id, best, x_t)
+
+    def features(self, x_0: Int[Tensor, "batch tokens"]) -> np.ndarray:
+        """Pooled statistics (B, 2C): each token's share, and that of equal neighbours."""
+        squares = torch.nn.functional.one_hot(x_0.view(-1, *self.grid), self.mask_id).double()
+        joined = (squares[:, 1:] * squares[:, :-1]).mean((1, 2))
+        joined = joined + (squares[:, :, 1:] * squares[:, :, :-1]).mean((1, 2))
+        pooled: np.ndarray = torch.cat([squares.mean((1, 2)), joined], 1).cpu().numpy()
+        return pooled
 
     @torch.no_grad()
     def _draw(
