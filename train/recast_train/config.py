@@ -189,6 +189,11 @@ def _block(
         problems.append(f"{key}.kind: {error}")
         return None, None
     rest = {k: v for k, v in block.items() if k != "kind"}
+    known = [f.name for f in fields(spec.config)]
+    if strange := [k for k in rest if k not in known]:
+        # here, as a plug-in's dataclass need not forbid them itself
+        problems += [_unknown(f"{key}.{k}", str(k), known) for k in strange]
+        return None, None
     config = _validate(spec.config, rest, key, problems)
     if config is not None and hasattr(config, "problems"):
         problems += [f"{key}.{p}" for p in config.problems()]
@@ -199,8 +204,7 @@ def _validate(kind: type, values: Any, prefix: str, problems: list[str]) -> Any:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        for item in error.errors():
-            problems.append(_say(kind, prefix, dict(item)))
+        problems += [_say(kind, prefix, dict(item)) for item in error.errors()]
         return None
 
 
@@ -208,12 +212,17 @@ def _say(kind: type, prefix: str, item: dict[str, Any]) -> str:
     where = [str(part) for part in item["loc"]]
     path = ".".join(filter(None, (prefix, *where)))
     if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        known = _known_keys(kind, where[:-1])
-        near = get_close_matches(where[-1], known) or sorted(known)
-        return f"{path}: unknown key; did you mean {', '.join(near)}?"
+        return _unknown(path, where[-1], _known_keys(kind, where[:-1]))
     if item["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{path}: is missing"
     return f"{path}: {item['msg']}, got {item['input']!r}"
+
+
+def _unknown(path: str, key: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"{path}: unknown key; there are none here"
+    near = get_close_matches(key, known) or sorted(known)
+    return f"{path}: unknown key; did you mean {', '.join(near)}?"
 
 
 def _known_keys(kind: Any, where: Sequence[str]) -> list[str]:
@@ -264,9 +273,9 @@ def _mismatches(recipe: Recipe, specs: Mapping[str, Any]) -> Iterator[str]:
             f"sampler.solver: {policy.name} has {', '.join(policy.solvers)}, "
             f"got {recipe.sampler.solver!r}"
         )
-    if recipe.mode == "pre" and aggregator.name not in ("weighted-sum", "raw-sum"):
+    if recipe.mode == "pre" and aggregator.name != "weighted-sum":
         yield (
-            f"mode: pre mixes raw rewards before there are advantages, "
+            "mode: pre mixes raw rewards before there are advantages, "
             f"so {aggregator.name} has nothing to balance; use mode advantage"
         )
 

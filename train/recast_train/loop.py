@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,12 +13,13 @@ from recast_eval.records import MetricRecord
 from recast_train import distributed
 from recast_train.credit import reward_step_advantages, step_advantages
 from recast_train.data import Epoch, rank_rows
+from recast_train.methods.base import Work
 from recast_train.parts import Parts
 from recast_train.policies.base import Condition, Rollout
 from recast_train.probes import ProbeCollector, probe_steps
 from recast_train.rewards import RewardTable, score
 from recast_train.rngs import derive_seed
-from recast_train.update import accumulate, balance, step_optimiser
+from recast_train.update import accumulate, balance, measure, step_optimiser
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,12 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
             length = min(size, total - start)
             first, last = rank_rows(length, distributed.rank(), distributed.world())
             mine = torch.arange(start + first, start + last)
-            plan = {**parts.method.rollout_plan, "rows": (first, last, length), "epoch": number}
+            plan = {
+                **parts.method.rollout_plan,
+                "rows": (first, last, length),
+                "group_size": parts.plan.recipe.groups.group_size,
+                "epoch": number,
+            }
             piece = parts.policy.rollout(condition.take(mine), parts.streams["rollout"], plan)
             images = parts.policy.decode(piece.x_0)
             texts = [batch.prompts[i] for i in mine.tolist()]
@@ -144,16 +150,26 @@ def _optimise(
     """One optimiser step on some of the epoch's samples."""
     recipe, aggregator = parts.plan.recipe, parts.aggregator
     observe = None if collector is None else collector.observer(rows)
-    works = parts.method.works(
-        rollout.take(rows), parts.num_steps, recipe.micro_batch, parts.streams["training"]
-    )
-    shared = (parts.method, parts.policy, rollout.take(rows), works)
-    if aggregator.wants_gradients(parts.step):
+    part, generator = rollout.take(rows), parts.streams["training"]
+
+    def works() -> Iterator[Work]:
+        return parts.method.works(part, parts.num_steps, recipe.micro_batch, generator)
+
+    shared = (parts.method, parts.policy, part)
+    logs: dict[str, float] = {}
+    refresh = aggregator.wants_gradients(parts.step)
+    if refresh:
         each = per_reward_advantages(parts, rewards.values, groups)[..., rows]
-        logs = balance(*shared, each, aggregator, observe)
+    if refresh and aggregator.gram_share >= 1.0:
+        logs = balance(*shared, works(), each, aggregator, observe)
     else:
+        if refresh:
+            # The same work is drawn twice: measured on a share of it, then stepped on in full.
+            position = generator.get_state()
+            logs = measure(*shared, works(), each, aggregator)
+            generator.set_state(position)
         mixed = mixed_advantages(parts, rewards.values, groups)[..., rows]
-        logs = accumulate(*shared, mixed, observe)
+        logs |= accumulate(*shared, works(), mixed, observe, scale=aggregator.scale())
     norm = step_optimiser(
         parts.optimiser, parts.policy.parameters(), recipe.optimiser.max_grad_norm
     )
@@ -182,22 +198,30 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
     """(T, N): budgets and credit alone, unless an aggregator holds other coefficients."""
     coefficients = np.asarray(parts.aggregator.coefficients(), dtype=np.float64)
     recipe = parts.plan.recipe
-    if not np.array_equal(coefficients, parts.plan.budgets):
-        each = per_reward_advantages(parts, rewards, groups)
-        return torch.einsum("k,ktn->tn", torch.from_numpy(coefficients).float(), each)
     cfg = recipe.advantage
-    found = step_advantages(
-        rewards,
-        groups,
-        parts.credit.weights(),
-        mode=recipe.mode,
-        eps=cfg.eps,
-        normaliser=cfg.scale,
-        rms_match=cfg.rms_match,
-        clip=cfg.clip if recipe.mode == "loss" else None,
-        budgets=parts.plan.budgets,
-    )
-    return torch.from_numpy(found).float()
+    if np.array_equal(coefficients, parts.plan.budgets):
+        found = step_advantages(
+            rewards,
+            groups,
+            parts.credit.weights(),
+            mode=recipe.mode,
+            eps=cfg.eps,
+            normaliser=cfg.scale,
+            rms_match=cfg.rms_match,
+            clip=cfg.clip if recipe.mode == "loss" else None,
+            budgets=parts.plan.budgets,
+        )
+        mixed = torch.from_numpy(found).float()
+    else:
+        each = per_reward_advantages(parts, rewards, groups)
+        mixed = torch.einsum("k,ktn->tn", torch.from_numpy(coefficients).float(), each)
+    return _whitened(mixed, cfg.eps) if parts.aggregator.whiten else mixed
+
+
+def _whitened(advantages: Tensor, eps: float) -> Tensor:
+    """Mean 0 and deviation 1 over the epoch at every step, as GDPO does."""
+    centred = advantages - advantages.mean(dim=1, keepdim=True)
+    return centred / (centred.std(dim=1, correction=0, keepdim=True) + eps)
 
 
 def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> ProbeCollector | None:
@@ -206,9 +230,8 @@ def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> Pro
     cfg = parts.plan.recipe.probes
     shown = batch.groups < (cfg.groups or len(batch.groups))
 
-    def score_rows(latents: Tensor, rows: Tensor) -> np.ndarray:
-        texts = [batch.prompts[i] for i in rows.tolist()]
-        return score(parts.scorers, parts.policy.decode(latents), texts)
+    def score_rows(images: np.ndarray, rows: Tensor) -> np.ndarray:
+        return score(parts.scorers, images, [batch.prompts[i] for i in rows.tolist()])
 
     return ProbeCollector(
         policy=parts.policy,
@@ -216,7 +239,7 @@ def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> Pro
         steps=probe_steps(parts.num_steps, cfg.steps),
         rows=shown.nonzero().flatten(),
         score=score_rows,
-        generator=parts.streams["probes"],
+        seed=derive_seed(parts.plan.recipe.seed, "probes", number),
     )
 
 

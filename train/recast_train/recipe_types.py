@@ -47,7 +47,7 @@ class PromptsConfig:
 
     set: str
     """Name of a set under ``prompts/sets``, or a file of prompts."""
-    split: str = "train"
+    split: Literal["train", "validation", "test"] = "train"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

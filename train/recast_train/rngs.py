@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from torch import Generator, Tensor
 
-STREAMS: Final = ("rollout", "training", "order", "probes")
+STREAMS: Final = ("rollout", "training", "order")
 """Rollout noise; training noise and timestep orders; which images go into which optimiser
-step; completions and noise of credit probes."""
+step. Prompts and probes are computed from the seed and the epoch, and need no stream."""
 
 
 def derive_seed(seed: int, *path: str | int) -> int:

@@ -125,7 +125,8 @@ class RunFolder:
             (rows * (height + _GAP) + _GAP, columns * (width + _GAP) + _GAP, 3), 255, np.uint8
         )
         for i, image in enumerate(images):
-            y, x = (_GAP + n * (s + _GAP) for n, s in zip(divmod(i, columns), (height, width)))
+            row, column = divmod(i, columns)
+            y, x = _GAP + row * (height + _GAP), _GAP + column * (width + _GAP)
             sheet[y : y + height, x : x + width] = image
         part = self.samples / f".{name}.part"
         Image.fromarray(sheet).save(part, format="PNG")

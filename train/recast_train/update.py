@@ -9,7 +9,7 @@ from torch.nn import Parameter
 
 from recast_eval.errors import RecastError
 from recast_train import distributed
-from recast_train.aggregators.base import Aggregator
+from recast_train.aggregators.base import Aggregator, Combined
 from recast_train.methods.base import Loss, Method, Outputs, Work
 from recast_train.policies.base import Policy, Rollout
 
@@ -23,6 +23,8 @@ def accumulate(
     works: Iterator[Work],
     advantages: Tensor,
     observe: Observer | None = None,
+    *,
+    scale: float = 1.0,
 ) -> dict[str, float]:
     """One backward a work item at a mixed advantage; gradients end up in ``.grad``.
 
@@ -33,6 +35,7 @@ def accumulate(
         works: All work of all processes; each takes its share.
         advantages: (T, N) of each step and sample.
         observe: Sees each work item's outputs.
+        scale: Factor on the reward part: what an aggregator's weights sum to.
 
     Returns:
         Logged means.
@@ -42,7 +45,7 @@ def accumulate(
         outputs = method.outputs(policy, rollout, work)
         loss = method.loss(outputs, advantages[work.steps, work.rows])
         penalty = method.penalty(outputs)
-        total = loss.loss + penalty.loss
+        total = scale * loss.loss + penalty.loss if scale != 1.0 else loss.loss + penalty.loss
         (total * work.weight).backward()
         _log(logs, work, [loss, penalty], total)
         if observe is not None:
@@ -78,38 +81,93 @@ def balance(
     Returns:
         Logged means, and the aggregator's diagnostics as ``aggregator/...``.
     """
+    parts, logs = _reward_gradients(method, policy, rollout, works, advantages, observe)
+    gradients, penalty = parts[0, :-1], parts[0, -1]
+    gram = _gram(gradients)
+    combined = aggregator.combine(gram, _active(advantages, gram))
+    weights = combined.weights.to(gradients)
+    _assign(policy.parameters(), weights @ gradients + penalty)
+    return logs | _named(combined)
+
+
+def measure(
+    method: Method[Any],
+    policy: Policy,
+    rollout: Rollout,
+    works: Iterator[Work],
+    advantages: Tensor,
+    aggregator: Aggregator,
+) -> dict[str, float]:
+    """Refresh the coefficients from a share of the work items; leaves no gradient behind.
+
+    Arguments as in ``balance``; the share is the aggregator's ``gram_share``.
+
+    Returns:
+        The aggregator's diagnostics, and ``aggregator/cosine_error``: half the largest
+        difference of a cosine between the two halves of that share.
+    """
+    every = max(1, round(1.0 / aggregator.gram_share))
+    some = (work for index, work in enumerate(works) if index % every == 0)
+    parts, _ = _reward_gradients(method, policy, rollout, some, advantages, None, halves=2)
+    gram = _gram(parts.sum(dim=0)[:-1])
+    combined = aggregator.combine(gram, _active(advantages, gram))
+    first, second = (_cosines(_gram(half[:-1])) for half in parts)
+    return _named(combined) | {"aggregator/cosine_error": float((first - second).abs().max()) / 2.0}
+
+
+def _reward_gradients(
+    method: Method[Any],
+    policy: Policy,
+    rollout: Rollout,
+    works: Iterator[Work],
+    advantages: Tensor,
+    observe: Observer | None,
+    halves: int = 1,
+) -> tuple[Tensor, dict[str, float]]:
+    """(halves, K + 1, parameters) float32 gradients of each reward and, last, the penalty."""
     parameters = policy.parameters()
     size = sum(p.numel() for p in parameters)
-    buffers = torch.zeros(len(advantages) + 1, size, device=parameters[0].device)
+    found = torch.zeros(halves, len(advantages) + 1, size, device=parameters[0].device)
     logs: dict[str, Tensor] = {}
-    for work in _share(works):
+    for index, work in enumerate(_share(works)):
         outputs = method.outputs(policy, rollout, work)
         losses = [method.loss(outputs, a[work.steps, work.rows]) for a in advantages]
         penalty = method.penalty(outputs)
         graphs = [*(part.loss for part in losses), penalty.loss]
         for row, graph in enumerate(graphs):
             if graph.requires_grad:
-                found = torch.autograd.grad(
+                gradient = torch.autograd.grad(
                     graph * work.weight,
                     parameters,
                     retain_graph=any(g.requires_grad for g in graphs[row + 1 :]),
                     allow_unused=True,
                 )
-                buffers[row] += _flatten(found, parameters)
-        _log(logs, work, [losses[0], penalty], torch.stack(graphs[:-1]).mean() + penalty.loss)
+                found[index % halves, row] += _flatten(gradient, parameters)
+        total = torch.stack([g.detach() for g in graphs[:-1]]).mean() + penalty.loss.detach()
+        _log(logs, work, [losses[0], penalty], total)
         if observe is not None:
             observe(work, outputs)
-    distributed.add(buffers)
-    gradients = buffers[:-1]
+    return distributed.add(found), _reduced(logs)
+
+
+def _gram(gradients: Tensor) -> Tensor:
+    """(K, K) inner products in float64, on the CPU."""
     wide = gradients.double()
-    gram = (wide @ wide.T).cpu()
-    active = (advantages.abs().flatten(1).amax(dim=1) > 0).cpu() & (gram.diagonal() > 0)
-    combined = aggregator.combine(gram, active)
-    weights = combined.weights.to(gradients)
-    _assign(parameters, weights @ gradients + buffers[-1])
-    values = _reduced(logs)
-    values |= {f"aggregator/{k}": v for k, v in combined.diagnostics.items()}
-    return values
+    return (wide @ wide.T).cpu()
+
+
+def _cosines(gram: Tensor) -> Tensor:
+    norms = gram.diagonal().clamp_min(1e-300).sqrt()
+    return gram / norms[:, None] / norms[None, :]
+
+
+def _active(advantages: Tensor, gram: Tensor) -> Tensor:
+    """(K,) whether a reward said anything: on-policy, a silent one has no gradient at all."""
+    return (advantages.abs().flatten(1).amax(dim=1) > 0).cpu() & (gram.diagonal() > 0)
+
+
+def _named(combined: Combined) -> dict[str, float]:
+    return {f"aggregator/{key}": value for key, value in combined.diagnostics.items()}
 
 
 def step_optimiser(

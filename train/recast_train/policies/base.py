@@ -66,11 +66,37 @@ class Policy(Protocol):
             condition: N encoded prompts.
             generator: The only source of randomness.
             plan: The method's wishes (``solver``: "euler" | "dpm2" | "sde" | "cps", noise level,
-                window ...), see the policy; an empty plan is the recipe's sampler. Two keys come
+                window ...), see the policy; an empty plan is the recipe's sampler. Three keys come
                 from the loop: ``rows`` (first, last + 1, total) says which rows of a larger draw
                 these are: noise is drawn for all of it and cut, so that any number of processes
-                draws the same images; ``epoch`` counts from 0.
+                draws the same images; ``group_size``; ``epoch`` counts from 0.
         """
+        ...
+
+    @property
+    def nominal_masks(self) -> Tensor | None:
+        """(T, tokens) masks with the schedule's counts, for a masked policy; else None."""
+        ...
+
+    def noised(self, x_0: Tensor, step: int, noise: Tensor) -> Tensor:
+        """Finished samples brought to the state before ``step``, noised or masked, (B, ...).
+
+        ``noise`` is standard normal and shaped as ``x_0``; the same one nests over steps.
+        """
+        ...
+
+    def estimate(self, x_t: Tensor, sigma: Tensor, condition: Condition) -> Tensor:
+        """The old policy's x_0 from x_t at ``sigma`` (B,), in one go, (B, ...); no graph."""
+        ...
+
+    def features(self, x_0: Tensor) -> np.ndarray:
+        """(B, F) pooled statistics of samples, float64."""
+        ...
+
+    def complete(
+        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
+    ) -> Tensor:
+        """One stochastic draw of x_0 from the state before ``step`` with the old weights."""
         ...
 
     def decode(self, x_0: Tensor) -> np.ndarray:
@@ -111,16 +137,6 @@ class VelocityPolicy(Policy, Protocol):
             condition: B rows.
             who: Whose weights; a graph is kept for ``new`` alone.
         """
-        ...
-
-    def estimate(self, x_t: Tensor, sigma: Tensor, condition: Condition) -> Tensor:
-        """The old policy's x_0 at x_t, (B, ...): ``x_t - sigma * velocity``; no graph."""
-        ...
-
-    def complete(
-        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
-    ) -> Tensor:
-        """One ancestral draw of x_0 from x at ``sigmas[step]`` with the old weights, (B, ...)."""
         ...
 
 

@@ -155,7 +155,7 @@ class Sd3Policy:
                 epoch=plan.get("epoch", 0),
                 generator=generator,
             )
-            how = Stochastic(solver, plan["noise_level"], window.rows(*rows[:2]))
+            how = Stochastic(solver, plan["noise_level"], window)
             trace = explore(velocity, noise, self.sigmas.to(noise), how, rows, generator)
             return Rollout(trace["states"][:, -1].clone(), condition, trace)
 
@@ -201,11 +201,27 @@ class Sd3Policy:
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
 
+    @property
+    def nominal_masks(self) -> None:
+        """None: nothing is masked."""
+        return None
+
+    def noised(self, x_0: Tensor, step: int, noise: Tensor) -> Tensor:
+        """Finished latents at ``sigmas[step]``."""
+        sigma = self.sigmas[step].to(x_0)
+        return (1 - sigma) * x_0 + sigma * noise.to(x_0)
+
+    @torch.no_grad()
     def estimate(self, x_t: Tensor, sigma: Tensor, condition: Condition) -> Tensor:
-        """The old policy's x_0 at x_t."""
-        with torch.no_grad():
-            shape = (-1, *(1,) * (x_t.ndim - 1))
-            return x_t - sigma.to(x_t).reshape(shape) * self._batched(x_t, sigma, condition, "old")
+        """The old policy's x_0: ``x_t - sigma * velocity``."""
+        level = sigma.to(x_t).reshape(-1, *(1,) * (x_t.ndim - 1))
+        return x_t - level * self._batched(x_t, sigma.to(x_t), condition, "old")
+
+    def features(self, x_0: Tensor) -> np.ndarray:
+        """(B, 2C) mean and deviation of each latent channel."""
+        flat = x_0.flatten(2)
+        pooled = torch.cat([flat.mean(dim=2), flat.std(dim=2, correction=0)], dim=1)
+        return pooled.cpu().numpy().astype(np.float64)
 
     def complete(
         self, x_t: Tensor, step: int, condition: Condition, generator: Generator
