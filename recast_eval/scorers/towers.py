@@ -6,6 +6,7 @@ Their weights are trained by ``recast_train.starter.towers`` and ship with the s
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -63,7 +64,7 @@ class _ConvImage(nn.Module):
         sizes = (3, 24, 48, 80, 112)
         self.steps = nn.ModuleList(
             nn.Sequential(nn.Conv2d(a, b, 3, stride=2, padding=1), nn.GroupNorm(8, b), nn.GELU())
-            for a, b in zip(sizes, sizes[1:], strict=False)
+            for a, b in pairwise(sizes)
         )
         self.head = nn.Linear(sizes[-1] * (SIZE // 16) ** 2, WIDTH)
 
@@ -101,7 +102,7 @@ class _PatchImage(nn.Module):
         super().__init__()
         self.patch = nn.Conv2d(3, WIDTH, 8, stride=8)
         self.place = nn.Parameter(torch.randn(1, (SIZE // 8) ** 2, WIDTH) * 0.02)
-        self.blocks = nn.ModuleList(_block() for _ in range(3))
+        self.blocks = nn.ModuleList(_block() for _ in range(2))
         self.head = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -116,17 +117,15 @@ class _LetterText(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Embedding(128, WIDTH, padding_idx=0)
-        self.near = nn.Conv1d(WIDTH, WIDTH, 5, stride=2, padding=2)
-        self.place = nn.Parameter(torch.randn(1, _MAX_LETTERS // 2, WIDTH) * 0.02)
-        self.blocks = nn.ModuleList(_block() for _ in range(2))
+        self.embed = nn.Embedding(128, 64, padding_idx=0)
+        self.near = nn.Conv1d(64, WIDTH, 6, stride=3, padding=2)
+        self.place = nn.Parameter(torch.randn(1, _MAX_LETTERS // 3, WIDTH) * 0.02)
+        self.block = _block()
         self.head = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, tokens: Tensor) -> Tensor:
         h = self.near(self.embed(tokens).transpose(1, 2)).transpose(1, 2)
-        h = functional.gelu(h) + self.place
-        for block in self.blocks:
-            h = block(h)
+        h = self.block(functional.gelu(h) + self.place)
         return torch.as_tensor(self.head(h.mean(1)))
 
 

@@ -43,7 +43,7 @@ TOWERS: Final[dict[str, tuple[Kind, int, int]]] = {
     "alignment-heldout": ("patch", 1, 23),
 }
 """Scorer -> (build, half of the captions, seed)."""
-BATCH: Final = 80
+BATCH: Final = 64
 _BAD: Final = 16
 
 
