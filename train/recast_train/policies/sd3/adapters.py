@@ -1,5 +1,6 @@
 """Two LoRA adapters on one transformer: ``new`` is trained, ``old`` draws."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,11 +43,14 @@ class Adapters:
             bias="none",
         )
         transformer.requires_grad_(False)
-        for name in ("new", "old"):
-            try:
-                transformer.add_adapter(self.lora, adapter_name=name)  # type: ignore[operator]
-            except ValueError as error:
-                raise ConfigError([f"model.lora.targets: {error}"]) from error
+        with warnings.catch_warnings():
+            # PEFT warns of a second adapter, in case one forgot the first.
+            warnings.filterwarnings("ignore", "Already found a `peft_config`", UserWarning)
+            for name in ("new", "old"):
+                try:
+                    transformer.add_adapter(self.lora, adapter_name=name)  # type: ignore[operator]
+                except ValueError as error:
+                    raise ConfigError([f"model.lora.targets: {error}"]) from error
         self._layers = [m for m in transformer.modules() if isinstance(m, BaseTunerLayer)]
         self.new = self._named("new")
         self.old = self._named("old")
