@@ -1,0 +1,405 @@
+"""Every kind of credit, on a policy whose curves are known."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from recast_eval.errors import ConfigError, DataError
+from recast_eval.records import write_json
+from recast_train.credit import CREDITS, Credit, CreditSetup, Probes, solve_weights, static_weights
+from recast_train.credit.estimators import Samples
+from recast_train.credit.gaussian import (
+    COARSE,
+    FINE,
+    MIDDLE,
+    draw,
+    exact_information,
+    shifted_sigmas,
+)
+from recast_train.credit.kinds._moving import Moving
+from recast_train.credit.kinds.shuffled import other_rows
+from recast_train.credit.profile import Origin, Profile, build_profile, profile_gains, read_profile
+
+COORDINATES = (COARSE, MIDDLE, FINE)
+NAMES = ("coarse", "middle", "fine")
+SIGMAS = shifted_sigmas(10)
+PROBES = SIGMAS[[1, 3, 5, 7, 9]]
+BUDGETS = np.array([2, 1, 1]) / 4
+SETUP = CreditSetup(rewards=NAMES, budgets=BUDGETS, sigmas=SIGMAS, column_mass=None, seed=3)
+
+
+def exact_gains() -> np.ndarray:
+    return np.diff(np.stack([exact_information(SIGMAS, c) for c in COORDINATES]))
+
+
+def samples(prompts: int, images: int, seed: int) -> Samples:
+    generator = np.random.default_rng(seed)
+    return draw(COORDINATES, PROBES, prompts=prompts, images=images, generator=generator)
+
+
+def probes(epoch: int, prompts: int = 24, images: int = 24, **change: Any) -> Probes:
+    drawn = samples(prompts, images, 100 + epoch)
+    assert drawn.x0_rewards is not None
+    assert drawn.completions is not None
+    x0, completions = drawn.x0_rewards, drawn.completions
+    given: dict[str, Any] = {
+        "epoch": epoch,
+        "rewards": drawn.rewards,
+        "prompts": drawn.prompts,
+        "sigmas": PROBES,
+        "x0_rewards": lambda: x0,
+        "features": lambda: np.zeros((len(PROBES), x0.shape[2], 1)),
+        "complete": lambda index: completions[index],
+    }
+    return Probes(**{**given, **change})
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    origin = Origin("toy", "0" * 16, "gaussian", "rollouts", NAMES, SIGMAS)
+    return build_profile(origin, samples(200, 20, 0), generator=np.random.default_rng(0))
+
+
+@pytest.fixture
+def path(profile: Profile, tmp_path: Path) -> str:
+    write_json(tmp_path / "profile.json", profile)
+    return str(tmp_path / "profile.json")
+
+
+def make(kind: str, setup: CreditSetup = SETUP, **config: Any) -> Credit:
+    spec = CREDITS.load(kind)
+    checked = TypeAdapter(spec.config).validate_python(config)
+    problems = list(checked.problems()) if hasattr(checked, "problems") else []
+    assert not problems, problems
+    built: Credit = spec.build(checked, setup)
+    return built
+
+
+def margins(credit: Credit, budgets: np.ndarray = BUDGETS) -> None:
+    w = credit.weights()
+    np.testing.assert_allclose(w.sum(1), budgets, atol=1e-10)
+    np.testing.assert_allclose(w.sum(0), 1 / w.shape[1], atol=1e-12)
+    assert (w >= 0).all()
+
+
+def test_all_kinds_are_found_and_say_what_they_are() -> None:
+    names = "static static-rms recast recast-published recast-online reversed shuffled separable"
+    for name in (*names.split(), "fixed-columns"):
+        spec = CREDITS.load(name)
+        assert spec.name == name
+        assert spec.summary
+
+
+def test_static_is_the_budgets_over_the_steps() -> None:
+    credit = make("static")
+    assert (credit.weights() == static_weights(BUDGETS, 10)).all()
+    assert not credit.wants(0)
+    mass = np.arange(1.0, 11) / 55
+    masked = make("static", replace(SETUP, column_mass=mass))
+    np.testing.assert_allclose(masked.weights(), np.outer(BUDGETS, mass))
+    assert masked.record(0).column_mass == mass.tolist()
+
+
+def test_recast_from_a_profile_is_near_the_exact_solution(path: str) -> None:
+    credit = make("recast", profile=path, floor=0.0)
+    margins(credit)
+    want = solve_weights(exact_gains(), BUDGETS)
+    np.testing.assert_allclose(10 * credit.weights(), 10 * want, atol=0.12)
+    record = credit.record(0)
+    assert record.curves is not None
+    assert np.shape(record.curves) == (3, 11)
+    assert record.reliability is not None
+    assert min(record.reliability) > 0.9
+    assert {"cross-fit", "forward-pair", "corrected", "plug-in"} <= set(record.raw_curves)
+    peaks = credit.weights().argmax(1)
+    assert peaks[0] < peaks[1] <= peaks[2]  # coarse is decided before fine
+
+
+@pytest.mark.parametrize("gain", ["r2", "d2", "kl"])
+@pytest.mark.parametrize("estimator", ["", "forward-pair", "cross-fit", "plug-in", "ratios"])
+def test_gain_and_estimator_are_one_line(path: str, gain: str, estimator: str) -> None:
+    margins(make("recast", profile=path, gain=gain, estimator=estimator))
+
+
+def test_a_column_mass_is_kept(path: str) -> None:
+    mass = np.arange(1.0, 11) / 55
+    credit = make("recast", replace(SETUP, column_mass=mass), profile=path)
+    np.testing.assert_allclose(credit.weights().sum(0), mass, atol=1e-12)
+
+
+def test_another_grid_and_order_of_rewards(path: str) -> None:
+    setup = CreditSetup(("fine", "coarse"), np.array([0.5, 0.5]), shifted_sigmas(25), None, 0)
+    w = make("recast", setup, profile=path).weights()
+    assert w.shape == (2, 25)
+    assert w[1].argmax() < w[0].argmax()
+
+
+def test_reversed_is_the_mirror_image(path: str) -> None:
+    credit = make("reversed", profile=path)
+    margins(credit)
+    np.testing.assert_allclose(
+        credit.weights(), make("recast", profile=path).weights()[:, ::-1], atol=1e-11
+    )
+
+
+def test_shuffled_gives_nobody_their_own_gains(path: str) -> None:
+    margins(make("shuffled", profile=path))
+    for k in range(2, 9):
+        rows = other_rows(k, 5)
+        assert sorted(rows) == list(range(k))
+        assert (rows != np.arange(k)).all()
+    own, other = (make(kind, profile=path).record(0).gains for kind in ("recast", "shuffled"))
+    assert own is not None
+    assert other is not None
+    np.testing.assert_array_equal(other, np.array(own)[other_rows(3, 3)])
+
+
+def test_separable_keeps_budgets_and_frees_columns(path: str) -> None:
+    w = make("separable", profile=path).weights()
+    np.testing.assert_allclose(w.sum(1), BUDGETS)
+    assert np.linalg.matrix_rank(w) == 1
+    assert np.ptp(w.sum(0)) > 0.02
+
+
+def test_window_and_tempflow_schedules() -> None:
+    window = make("fixed-columns", schedule="window", start=2, length=4).weights()
+    np.testing.assert_allclose(window[:, 2:6], BUDGETS[:, None] / 4 * np.ones(4))
+    assert window[:, [0, 1, 6, 7, 8, 9]].sum() == 0
+    w = make("fixed-columns").weights()
+    np.testing.assert_allclose(w.sum(1), BUDGETS)
+    noise = np.sqrt(SIGMAS[3] / (1 - SIGMAS[3]) * (SIGMAS[3] - SIGMAS[4]))
+    later = np.sqrt(SIGMAS[6] / (1 - SIGMAS[6]) * (SIGMAS[6] - SIGMAS[7]))
+    assert w[0, 3] / w[0, 6] == pytest.approx(noise / later)
+    with pytest.raises(ConfigError, match="window"):
+        make("fixed-columns", schedule="window", start=8, length=4)
+    with pytest.raises(ConfigError, match="columns"):
+        make("fixed-columns", replace(SETUP, column_mass=np.full(10, 0.1)))
+
+
+def test_static_rms_is_as_loud_as_the_peaked_w(path: str) -> None:
+    credit = make("static-rms", profile=path)
+    peaked = make("recast", profile=path).weights()
+    # uncorrelated rewards: the mean square at step j is |T w_j|^2
+    want = np.sqrt(((10 * peaked) ** 2).sum(0).mean() / (BUDGETS**2).sum())
+    np.testing.assert_allclose(credit.weights(), want * static_weights(BUDGETS, 10))
+    assert credit.wants(7)
+    seen = probes(0)
+    same = np.repeat(seen.rewards[:1], 3, axis=0)  # one reward thrice: no W is louder
+    credit.observe(replace(seen, rewards=same))
+    np.testing.assert_allclose(credit.weights(), static_weights(BUDGETS, 10), rtol=1e-9)
+    again = make("static-rms", profile=path)
+    again.load_state(json.loads(json.dumps(credit.state())))
+    assert (again.weights() == credit.weights()).all()
+
+
+class TestPublished:
+    def test_from_a_profile(self, path: str, profile: Profile) -> None:
+        margins(make("recast-published", profile=path))
+        assert profile.published is not None
+        # sigma 0: log mean (r / rbar)^2 = log(1 + CV^2), and the mean reward is 1/2
+        want = np.log1p(4 * np.array(profile.variance))
+        np.testing.assert_allclose(np.array(profile.published)[:, -1], want, atol=0.1)  # 20 images a mean
+
+    def test_from_official_files(self, tmp_path: Path) -> None:
+        setup = CreditSetup(("a", "b"), np.array([2, 1]) / 3, np.linspace(1, 0, 4), None, 0)
+        early, late = np.exp([0, 0.8, 0.9]), np.exp([0, 0.1, 1.0])
+        for name, row in (("a", early), ("b", late)):
+            np.savez(tmp_path / f"{name}.npz", ratio=np.tile(row, (5, 1)), sigmas=setup.sigmas)
+        files = {n: str(tmp_path / f"{n}.npz") for n in ("a", "b")}
+        credit = make("recast-published", setup, ratios=files)
+        # pin 3: D = (0, 1.6, 1.8) and (0, .2, 2), budgets (2, 1)
+        np.testing.assert_allclose(
+            credit.weights(),
+            [
+                [0.259435563775, 0.324659721960, 0.082571380931],
+                [0.073897769558, 0.008673611373, 0.250761952402],
+            ],
+            atol=1e-11,
+        )
+        with pytest.raises(ConfigError, match="each reward"):
+            make("recast-published", setup, ratios={"a": files["a"]})
+        with pytest.raises(DataError, match=r"\(N, 10\)"):
+            make("recast-published", replace(SETUP, rewards=("a", "b")), ratios=files)
+        (tmp_path / "a.npz").write_bytes(b"PK nonsense")
+        with pytest.raises(DataError, match="NPZ"):
+            make("recast-published", setup, ratios=files)
+
+    def test_one_source(self) -> None:
+        config = CREDITS.load("recast-published").config
+        assert any("one of them" in p for p in config().problems())
+
+
+class TestProfileFile:
+    def test_round_trip(self, path: str, profile: Profile) -> None:
+        assert read_profile(Path(path)) == profile
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("probes", [0.2, 0.5]),
+            ("probes", [2.0]),
+            ("mean", [0.5]),
+            ("published", [[0.0]]),
+            ("surprise", 1),
+            ("sigmas", [0.0, 1.0]),
+        ],
+    )
+    def test_a_broken_file_is_refused(self, path: str, key: str, value: Any) -> None:
+        broken = json.loads(Path(path).read_text("utf-8"))
+        broken[key] = value
+        Path(path).write_text(json.dumps(broken), "utf-8")
+        with pytest.raises(DataError, match=key):
+            read_profile(Path(path))
+        config = CREDITS.load("recast").config(profile=path)
+        assert any("recast-train profile" in p for p in config.problems())
+
+    def test_what_does_not_fit_is_named(self, path: str, profile: Profile) -> None:
+        with pytest.raises(ConfigError, match="not ocr"):
+            make("recast", replace(SETUP, rewards=("coarse", "middle", "ocr")), profile=path)
+        with pytest.raises(ConfigError, match="guess"):
+            make("recast", profile=path, estimator="guess")
+        with pytest.raises(ConfigError, match="temperature"):
+            make("recast", profile=path, temperature={"coarse": 1.0})
+        config = CREDITS.load("recast").config(profile=path, floor=2.0, temperature=-1.0, cap=0.0)
+        assert len(list(config.problems())) == 3
+        low = profile.model_copy(update={"mean": [-1.0, 0.5, 0.5]})
+        with pytest.raises(ValueError, match="mean > 0"):
+            profile_gains(low, NAMES, SIGMAS, gain="d2")
+
+    def test_unreliable_gains_are_pulled_to_static(self, path: str, profile: Profile) -> None:
+        noisy = profile.model_copy(deep=True)
+        rng = np.random.default_rng(0)
+        for curve in noisy.estimates.values():
+            spread = np.array(curve.replicates) + rng.standard_normal(np.shape(curve.replicates))
+            object.__setattr__(curve, "replicates", spread.tolist())
+        write_json(Path(path), noisy)
+        static = static_weights(BUDGETS, 10)
+        pulled = make("recast", profile=path).weights() - static
+        free = make("recast", profile=path, shrink=False).weights() - static
+        assert np.abs(pulled).sum() < 0.6 * np.abs(free).sum()
+
+
+class TestOnline:
+    def test_it_warms_up_then_follows_the_gains(self) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=3, floor=0.0)
+        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
+        first = credit.observe(probes(0))
+        assert first is not None
+        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
+        for epoch in range(1, 12):
+            record = credit.observe(probes(epoch))
+        margins(credit)
+        want = solve_weights(exact_gains(), BUDGETS)
+        np.testing.assert_allclose(10 * credit.weights(), 10 * want, atol=0.2)
+        assert record is not None
+        assert record.kind == "recast-online"
+        assert set(record.raw_curves) == {"cross-fit", "forward-pair", "corrected"}
+        assert record.curve_errors is not None
+        assert np.max(record.curve_errors) < 0.05
+
+    def test_features_that_tell_nothing_leave_it_static(self) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=0)
+        rng = np.random.default_rng(0)
+        for epoch in range(4):
+            junk = probes(epoch, x0_rewards=lambda: rng.standard_normal((5, 3, 576)))
+            credit.observe(junk)
+        # every reward then seems decided at the very last step: alike, so no interaction
+        np.testing.assert_allclose(credit.weights(), static_weights(BUDGETS, 10), atol=2e-3)
+
+    def test_when_it_looks(self) -> None:
+        credit = make("recast-online", refresh_every=5, correct_every=12)
+        assert [e for e in range(30) if credit.wants(e)] == [0, 5, 10, 12, 15, 20, 24, 25]
+        alone = CreditSetup(("coarse",), np.ones(1), SIGMAS, None, 0)
+        assert not make("recast-online", alone).wants(0)
+
+    def test_levels_are_completed_in_turn(self) -> None:
+        asked: list[int] = []
+        credit = make("recast-online", refresh_every=1, correct_every=1, correct_probes=2)
+
+        def complete(epoch: int) -> Any:
+            inner = probes(epoch).complete
+            return lambda index: (asked.append(index), inner(index))[1]
+
+        for epoch in range(3):
+            credit.observe(probes(epoch, complete=complete(epoch)))
+        assert asked == [0, 1, 2, 3, 0, 4]
+
+    def test_features_alone_need_no_decoding(self) -> None:
+        def never() -> np.ndarray:
+            raise AssertionError("must not be asked for")
+
+        credit = make("recast-online", x0_rewards=False, refresh_every=1, correct_every=0)
+        assert credit.observe(probes(0, x0_rewards=never)) is not None
+
+    def test_a_resumed_run_goes_on_bit_for_bit(self) -> None:
+        settings = {"refresh_every": 1, "correct_every": 2, "correct_probes": 2}
+        whole, part = make("recast-online", **settings), make("recast-online", **settings)
+        for epoch in range(3):
+            whole.observe(probes(epoch))
+            part.observe(probes(epoch))
+        resumed = make("recast-online", **settings)
+        resumed.load_state(json.loads(json.dumps(part.state(), allow_nan=False)))
+        assert resumed.record(2) == whole.record(2)
+        for epoch in range(3, 6):
+            a, b = whole.observe(probes(epoch)), resumed.observe(probes(epoch))
+            assert a == b
+        assert (whole.weights() == resumed.weights()).all()
+
+    @pytest.mark.parametrize("control", ["reversed", "shuffled"])
+    def test_controls(self, control: str) -> None:
+        plain = make("recast-online", refresh_every=1, floor=0.0)
+        other = make("recast-online", refresh_every=1, floor=0.0, control=control)
+        for epoch in range(3):
+            plain.observe(probes(epoch))
+            other.observe(probes(epoch))
+        margins(other)
+        assert np.abs(plain.weights() - other.weights()).max() > 0.01
+
+    def test_what_does_not_fit_is_named(self) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=0)
+        with pytest.raises(ConfigError, match="2 prompts"):
+            credit.observe(probes(0, prompts=1))
+        credit.observe(probes(0))
+        with pytest.raises(ConfigError, match="probed"):
+            moved = PROBES - 1e-3
+            credit.observe(probes(1, sigmas=moved))
+        negative = make("recast-online", refresh_every=1, correct_every=0, gain="d2")
+        with pytest.raises(ConfigError, match="mean > 0"):
+            negative.observe(probes(0, rewards=-probes(0).rewards))
+        config = CREDITS.load("recast-online").config(
+            refresh_every=0, correct_every=-1, ema=1.0, min_reliability=2.0, folds=1
+        )
+        assert len(list(config.problems())) == 5
+
+    def test_a_failed_reward_does_not_stop_it(self) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=1)
+        for epoch in range(3):
+            given = probes(epoch)
+            rewards = given.rewards.copy()
+            rewards[1] = np.nan
+            rewards[0, :9] = np.nan
+            assert credit.observe(replace(given, rewards=rewards)) is not None
+        margins(credit)
+
+
+def test_a_moving_mean_is_unbiased_from_the_start() -> None:
+    moving = Moving(0.9)
+    with pytest.raises(ValueError, match="nothing"):
+        moving.mean()
+    moving.add(np.array([[2.0, 4.0]]))
+    np.testing.assert_allclose(moving.mean(), [[2, 4]])
+    moving.add(np.array([[4.0, 0.0]]), np.array([True, False]))
+    # (.9 * .1 * 2 + .1 * 4) / (.9 * .1 + .1) = .58 / .19
+    np.testing.assert_allclose(moving.mean(), [[0.58 / 0.19, 4]])
+
+
+def test_a_fixed_credit_notices_another_profile_on_resume(path: str) -> None:
+    state = make("recast", profile=path).state()
+    make("recast", profile=path).load_state(state)
+    with pytest.raises(ValueError, match="new run"):
+        make("recast", profile=path, floor=0.5).load_state(state)

@@ -1,0 +1,140 @@
+"""What kinds that read a profile share: their switches, and gains on the run's grid."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from recast_eval.errors import ConfigError, DataError
+from recast_train.credit.base import CreditSetup
+from recast_train.credit.kinds._fixed import FixedCredit
+from recast_train.credit.measure import Measured, raw_curves, shrink
+from recast_train.credit.profile import Profile, profile_gains, read_profile, reward_rows
+from recast_train.credit.solver import solve_weights
+
+Transform = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveConfig:
+    """From gains to W."""
+
+    gain: Literal["r2", "d2", "kl"] = "r2"
+    """Share of variance (any unit), order-2 divergence, or KL; see ``curves.divergence``."""
+    temperature: float | dict[str, float] = 1.0
+    """Kernel ``exp(ghat / temperature)``; a number, or one for each reward."""
+    floor: float = 0.1
+    """Share of static W mixed in: no reward is starved at any step."""
+    cap: float | None = None
+    """Upper bound on ghat."""
+    shrink: bool = True
+    """Pull each reward's gains to flat as far as they are noise."""
+
+    def problems(self) -> Iterator[str]:
+        """What is out of range."""
+        each = (
+            self.temperature.values() if isinstance(self.temperature, dict) else [self.temperature]
+        )
+        if not all(t > 0 for t in each):
+            yield f"temperature: must be positive, got {self.temperature}"
+        if not 0 <= self.floor <= 1:
+            yield f"floor: must be in [0, 1], got {self.floor}"
+        if self.cap is not None and self.cap <= 0:
+            yield f"cap: must be positive, got {self.cap}"
+
+    def temperatures(self, rewards: tuple[str, ...]) -> np.ndarray:
+        """(K,) temperatures.
+
+        Raises:
+            ConfigError: A reward has none.
+        """
+        if not isinstance(self.temperature, dict):
+            return np.full(len(rewards), self.temperature)
+        wrong = set(rewards) ^ set(self.temperature)
+        if wrong:
+            raise ConfigError([f"credit.temperature: must name each reward, see {sorted(wrong)}"])
+        return np.array([self.temperature[name] for name in rewards])
+
+    def solve(self, gains: np.ndarray, setup: CreditSetup) -> np.ndarray:
+        """(K, T) W of these gains."""
+        return solve_weights(
+            gains,
+            setup.budgets,
+            temperature=self.temperatures(setup.rewards),
+            floor=self.floor,
+            column_mass=setup.column_mass,
+            cap=self.cap,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileConfig(SolveConfig):
+    """Gains from a profile file."""
+
+    profile: str
+    """JSON file written by ``recast-train profile``."""
+    estimator: str = ""
+    """Whose curve: ``corrected``, ``forward-pair``, ``cross-fit``, ``ratios``, ``plug-in``;
+    the best that the profile has if empty."""
+
+    def problems(self) -> Iterator[str]:
+        """What is out of range, and a profile that cannot be read."""
+        yield from SolveConfig.problems(self)
+        yield from profile_problems(self.profile)
+
+
+def profile_problems(path: str) -> Iterator[str]:
+    """Why a profile cannot be read, if so."""
+    try:
+        read_profile(Path(path))
+    except (DataError, OSError) as error:
+        yield f"profile: {error}; `recast-train profile` writes one"
+
+
+def measured(config: ProfileConfig, setup: CreditSetup) -> tuple[Profile, Measured]:
+    """The profile and its curves on the run's grid.
+
+    Raises:
+        ConfigError: Rewards, estimator or kind of gain do not fit.
+    """
+    profile = read_profile(Path(config.profile))
+    try:
+        found = profile_gains(
+            profile, setup.rewards, setup.sigmas, estimator=config.estimator, gain=config.gain
+        )
+    except ConfigError as error:
+        raise ConfigError(
+            [f"credit.profile {config.profile}: {p}" for p in error.problems]
+        ) from None
+    except ValueError as error:
+        raise ConfigError([f"credit.gain: {error}"]) from error
+    return profile, found
+
+
+def credit_from_profile(
+    kind: str, config: ProfileConfig, setup: CreditSetup, transform: Transform = lambda g: g
+) -> FixedCredit:
+    """Solve W from a profile's gains, changed by ``transform`` in a control."""
+    profile, found = measured(config, setup)
+    gains = shrink(found.gains, found.reliability) if config.shrink else found.gains
+    used = transform(gains)
+    return FixedCredit(kind, setup, config.solve(used, setup), facts(profile, found, used, setup))
+
+
+def facts(
+    profile: Profile, found: Measured, gains: np.ndarray, setup: CreditSetup
+) -> dict[str, Any]:
+    """Fields of the credit record: what W was solved from, and every estimator's raw curve."""
+    rows = reward_rows(profile, setup.rewards)
+    return {
+        "curves": found.curves.tolist(),
+        "curve_errors": found.errors.tolist(),
+        "raw_curves": {
+            name: raw_curves(np.array(c.information)[rows], profile.probes, setup.sigmas).tolist()
+            for name, c in profile.estimates.items()
+        },
+        "gains": gains.tolist(),
+        "reliability": found.reliability.tolist(),
+    }
