@@ -30,7 +30,8 @@ def build_app(package: ModuleType, help_text: str) -> typer.Typer:
 def run_app(app: typer.Typer) -> None:
     """Run; errors raised on purpose become their message and status 2, Ctrl-C 130."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "httpx2"):  # a line a request, which nobody reads
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         app()  # typer itself leaves with 2 on wrong usage and 130 on Ctrl-C
     except RecastError as error:

@@ -18,7 +18,7 @@ from recast_eval.judging.prompting import reply_schema
 from recast_eval.judging.reading import read_call
 from recast_eval.judging.records import Usage
 from recast_eval.judging.retrying import Pauses, RetryPolicy, retrying
-from recast_eval.judging.store import CallRow
+from recast_eval.judging.store import CallRow, ReplyStore, Spec
 from recast_eval.judging.transport import Reply, Transport, TransportError
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,21 @@ class Asker:
         self._schema = reply_schema(card)
         self._pauses = Pauses(policy, self._told)
 
+    def reread(self, store: ReplyStore, spec: Spec) -> Callable[[str, CallRow], CallRow]:
+        """A reader of replies that came another way: finds their question in the store."""
+        asked = {
+            ask.key: (json.loads(ask.info)["prompt"], ask.nonce) for ask in store.asks(spec.spec)
+        }
+
+        def read(key: str, call: CallRow) -> CallRow:
+            prompt, nonce = asked.get(key, ("", None))
+            found = read_call(self.card, call, prompt=prompt, nonce=nonce)
+            usage = call.usage.model_copy(update={"cost_usd": cost_of(call.usage, self.price)})
+            state = found.reason or "ok"
+            return replace(call, state=state, detail=found.detail, usage=usage)
+
+        return read
+
     def _told(self, error: TransportError, pause: float) -> None:
         if error.trouble == "busy":
             self.limiter.was_busy(pause)
@@ -95,6 +110,12 @@ class Asker:
             emit(call)
             known = [c for c in costs if c is not None]
             return Answered(call.state, None, sum(known) if len(known) == len(costs) else None)
+
+    async def body(self, question: Question) -> dict[str, Any]:
+        """The request of a question in the present manner, for sending by another way."""
+        content = await self._content(question, self.manner)
+        budget = self.card.decoding.max_tokens
+        return build_body(self.card, self.manner, self.model, content, self._schema, budget)
 
     async def _call(self, question: Question, manner: Manner, budget: int, emit: Emit) -> Reply:
         """One reply through the one retry layer."""

@@ -151,6 +151,8 @@ class JudgeCard(Record):
                 raise ValueError("a jury needs members under `jury`")
         elif not self.template:
             raise ValueError("a judge that is asked needs a `template`")
+        if len({juror.scorer is None for juror in self.jury}) > 1:
+            raise ValueError("a jury is of scorers or of judges: its axes would mean two things")
         stray = {a for juror in self.jury for a in juror.axes} - set(self.axes)
         if stray:
             raise ValueError(f"jurors vote on axes that the card lacks: {sorted(stray)}")

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -27,14 +27,24 @@ class Tally:
 
     total: int = 0
     scored: int = 0
-    """Pairs with a verdict on every axis."""
+    """Records with a verdict on every axis."""
+    by_judge: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Judge -> (scored, total)."""
     states: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """(judge, axis, state or reason) -> pairs."""
 
+    def of(self, judges: Iterable[str]) -> tuple[int, int]:
+        """(scored, total) of some judges."""
+        found = [self.by_judge.get(name, (0, 0)) for name in judges]
+        return sum(s for s, _ in found), sum(t for _, t in found)
+
     def add(self, record: VerdictRecord) -> None:
         """Count a record."""
+        whole = all(o.state != "unscored" for o in record.axes.values())
+        scored, total = self.by_judge.get(record.judge, (0, 0))
+        self.by_judge[record.judge] = (scored + whole, total + 1)
         self.total += 1
-        self.scored += all(o.state != "unscored" for o in record.axes.values())
+        self.scored += whole
         for axis, outcome in record.axes.items():
             self.states[record.judge, axis, outcome.reason or outcome.state] += 1
 

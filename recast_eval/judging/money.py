@@ -36,8 +36,6 @@ def ledger_of(store: ReplyStore, runs: Sequence[str] | None = None) -> Ledger:
     sums: dict[str, float] = {}
     untold: dict[str, int] = {}
     for text, _, state, _, count in store.spent_rows(runs):
-        if state in ("budget", "not_asked", "internal", "image_error"):
-            continue
         counts["calls"] += count
         if state != "ok" and state not in PAID:
             counts["retried"] += count

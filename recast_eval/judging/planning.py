@@ -75,9 +75,14 @@ class Planner:
         self._checked: dict[tuple[str, str], Checked | str] = {}
 
     def plan(
-        self, pairs: Iterable[Pair], run: Run, on_pair: Callable[[], None] = lambda: None
+        self,
+        pairs: Iterable[Pair],
+        run: Run,
+        *,
+        write: bool = True,
+        on_pair: Callable[[], None] = lambda: None,
     ) -> Plan:
-        """Check pictures, write the questions down and find those to ask."""
+        """Check pictures, write the questions down (unless told not to), find those to ask."""
         found = Plan()
         seen: set[str] = set()
         fresh = not self._store.any_calls()
@@ -92,7 +97,8 @@ class Planner:
                     for repeat in range(self.spec.card.repeats):
                         rows += self._rows(pair, repeat, found, seen, run, fresh)
                     on_pair()
-                self._store.plan(self.spec.spec, rows)
+                if write:
+                    self._store.plan(self.spec.spec, rows)
         return found
 
     def question(self, pair: Pair, repeat: int, ordinal: int) -> Question:

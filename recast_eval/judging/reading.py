@@ -1,4 +1,4 @@
-"""Read a stored call with today's parser: the same for a fresh reply, a resumed run and a replay."""
+"""Read a stored call with the parser of today: fresh reply, resumed run and replay alike."""
 
 from dataclasses import dataclass, field
 from typing import cast

@@ -354,10 +354,10 @@ class ReplyStore:
 
     def spent_rows(self, runs: Sequence[str] | None = None) -> list[tuple[str, str, str, str, int]]:
         """(usage, model, state, spec, count) groups of calls, for the ledger."""
-        where = ""
+        where = "WHERE calls.seconds > 0"  # the others were never sent
         values: Sequence[str] = ()
         if runs is not None:
-            where = f"WHERE calls.run IN ({','.join('?' * len(runs))})"
+            where += f" AND calls.run IN ({','.join('?' * len(runs))})"
             values = runs
         return self._rows(
             "SELECT usage, calls.model, state, runs.spec, COUNT(*) FROM calls "  # noqa: S608

@@ -1,0 +1,356 @@
+"""What ``recast-eval judge`` does, as functions for notebooks: models in, records out."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from recast_eval.errors import ConfigError
+from recast_eval.judging.asking import Asker
+from recast_eval.judging.cards import JudgeCard, Price, amended, load_card
+from recast_eval.judging.derive import Tally, write_verdicts
+from recast_eval.judging.executor import Options, RunReport, run_blocking, run_judge
+from recast_eval.judging.limits import Limiter
+from recast_eval.judging.money import Ledger, ledger_of, most_cost, most_tokens
+from recast_eval.judging.offline import Scores, offline_records
+from recast_eval.judging.pairs import ImageSet, check_prompts, make_pairs
+from recast_eval.judging.pictures import Vault
+from recast_eval.judging.planning import Plan, Planner, spec_of
+from recast_eval.judging.secrets import checked_url
+from recast_eval.judging.store import ReplyStore, Run, Spec
+from recast_eval.judging.transport import OpenAITransport, Transport
+from recast_eval.records import (
+    Manifest,
+    digest,
+    hardware,
+    package_versions,
+    read_json,
+    write_json,
+)
+
+VERDICTS: Final = "verdicts.jsonl"
+STORE: Final = "replies.sqlite"
+LEDGER: Final = "ledger.json"
+OFFLINE: Final = "jury-offline-v1"
+DEFAULT_MODEL_JUDGE: Final = "pairwise-v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model answers. The key stays in the environment until the transport asks for it."""
+
+    base_url: str
+    model: str
+    api_key_env: str = "OPENAI_API_KEY"
+
+    def connect(self) -> OpenAITransport:
+        """A transport with the key from the environment."""
+        return OpenAITransport(self.base_url, os.environ.get(self.api_key_env))
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One model under one card."""
+
+    card: JudgeCard
+    endpoint: Endpoint
+
+    @property
+    def spec(self) -> Spec:
+        """Its name in the store."""
+        return spec_of(self.card, self.endpoint.model, self.endpoint.base_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that will be judged, and by whom."""
+
+    cards: tuple[JudgeCard, ...]
+    endpoint: Endpoint | None
+    sets: tuple[ImageSet, ...]
+
+    def members(self, card: JudgeCard) -> list[Seat]:
+        """Who is asked for a card: itself, or the members of a jury of models."""
+        if card.offline or self.endpoint is None:
+            return []
+        if card.kind != "jury":
+            return [Seat(card, self.endpoint)]
+        return [
+            Seat(
+                load_card(juror.judge or ""),
+                replace(
+                    self.endpoint,
+                    base_url=checked_url(juror.base_url or self.endpoint.base_url),
+                    model=juror.model or self.endpoint.model,
+                ),
+            )
+            for juror in card.jury
+        ]
+
+    def seats(self) -> list[Seat]:
+        """Everyone who is asked, each once."""
+        found = {seat.spec.spec: seat for card in self.cards for seat in self.members(card)}
+        return list(found.values())
+
+    def names(self) -> list[str]:
+        """What the judges of this bench are called in records."""
+        asked = [seat.spec.judge for seat in self.seats()]
+        return [*asked, *(card.name for card in self.cards if card.kind == "jury")]
+
+    def juries(self) -> list[Spec]:
+        """Juries of models."""
+        return [
+            Spec(
+                spec=digest([card.digest, *(seat.spec.spec for seat in self.members(card))]),
+                judge=card.name,
+                card=card,
+                model="",
+                base_url="",
+                members=tuple(seat.spec.spec for seat in self.members(card)),
+            )
+            for card in self.cards
+            if card.kind == "jury" and not card.offline
+        ]
+
+
+@dataclass(slots=True)
+class Judged:
+    """What came of it."""
+
+    tally: Tally
+    ledger: Ledger
+    reports: dict[str, RunReport] = field(default_factory=dict)
+    """Judge -> what its run did."""
+
+
+def choose_cards(
+    names: Sequence[str], *, has_endpoint: bool, repeats: int | None
+) -> list[JudgeCard]:
+    """Load the judges named, or the default: a model if there is an endpoint, else the jury."""
+    chosen = list(names) or [DEFAULT_MODEL_JUDGE if has_endpoint else OFFLINE]
+    cards = [load_card(name) for name in chosen]
+    if repeats is not None:
+        cards = [c if c.kind == "jury" else amended(c, repeats=repeats) for c in cards]
+    return cards
+
+
+def find_endpoint(
+    cards: Sequence[JudgeCard], base_url: str | None, model: str | None
+) -> Endpoint | None:
+    """The endpoint for the cards that need one, from flags or the cards' variables.
+
+    Raises:
+        ConfigError: A card needs one, and the URL or the model is missing or malformed.
+    """
+    needing = [c for c in cards if not c.offline]
+    if not needing:
+        return None
+    names = needing[0].endpoint
+    url = base_url or os.environ.get(names.base_url_env)
+    model = model or os.environ.get(names.model_env)
+    problems = []
+    if not url:
+        problems.append(f"{needing[0].name} asks a model: give --base-url or {names.base_url_env}")
+    if not model:
+        problems.append(f"{needing[0].name} asks a model: give --model or {names.model_env}")
+    if not url or not model:
+        raise ConfigError(problems)
+    return Endpoint(checked_url(url), model, names.api_key_env)
+
+
+def estimate(
+    bench: Bench, out: Path, price: Price | None
+) -> list[tuple[Spec, Plan, tuple[int, int], float]]:
+    """Plan without asking: (judge, plan, most tokens in and out, most dollars) for each judge."""
+    found = []
+    with _store_to_look_at(out) as store:
+        for seat in bench.seats():
+            spec, card = seat.spec, seat.card
+            planner = Planner(spec, Vault(card.images, store), store)
+            plan = planner.plan(make_pairs(bench.sets), Run("", []), write=False)
+            sent = made = 0
+            for item in plan.pending:
+                text = planner.question(*item).message.text(("", ""))
+                tokens = most_tokens(card, text)
+                sent, made = sent + tokens[0], made + tokens[1]
+            cost = most_cost((sent, made), price or card.prices.get(spec.model))
+            found.append((spec, plan, (sent, made), cost))
+    return found
+
+
+@contextmanager
+def _store_to_look_at(out: Path) -> Iterator[ReplyStore]:
+    """The evaluation's store if there is one, else an empty one that is thrown away."""
+    if (out / STORE).is_file():
+        with ReplyStore(out / STORE) as store:
+            yield store
+        return
+    with tempfile.TemporaryDirectory() as folder, ReplyStore(Path(folder) / STORE) as store:
+        yield store
+
+
+def judge(
+    bench: Bench,
+    out: Path,
+    options: Options,
+    *,
+    scores: Scores | None = None,
+    connect: Callable[[Endpoint], Transport] = Endpoint.connect,
+    on_judge: Callable[[str], None] = lambda name: None,
+) -> Judged:
+    """Judge every pair with every judge, resume what is there, write ``verdicts.jsonl``.
+
+    Works inside a running event loop too.
+
+    Args:
+        bench: What ``choose_cards``, ``find_endpoint`` and the image sets gave.
+        out: Folder of the evaluation.
+        options: How to run; ``max_cost`` covers all judges together.
+        scores: Held-out scores, for an offline jury.
+        connect: Makes the transport.
+        on_judge: Told before each judge.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    reports: dict[str, RunReport] = {}
+    with ReplyStore(out / STORE) as store:
+        spent = 0.0
+        for seat in bench.seats():
+            on_judge(seat.spec.judge)
+            cap = None if options.max_cost is None else max(0.0, options.max_cost - spent)
+            report = run_blocking(_run(seat, bench, store, connect, replace(options, max_cost=cap)))
+            spent += report.spent
+            reports[seat.spec.judge] = report
+        for spec in bench.juries():
+            store.register(spec)
+        for card in bench.cards:
+            if card.offline:
+                on_judge(card.name)
+                store.put_fixed(
+                    card.name, offline_records(card, make_pairs(bench.sets), scores or {})
+                )
+        tally = write_verdicts(store, out / VERDICTS)
+        ledger = ledger_of(store)
+    write_json(out / LEDGER, ledger)
+    _note_cards(out, bench)
+    return Judged(tally, ledger, reports)
+
+
+async def _run(
+    seat: Seat,
+    bench: Bench,
+    store: ReplyStore,
+    connect: Callable[[Endpoint], Transport],
+    options: Options,
+) -> RunReport:
+    transport = connect(seat.endpoint)
+    try:
+        return await run_judge(seat.spec, make_pairs(bench.sets), store, transport, options)
+    finally:
+        await transport.aclose()
+
+
+def batch(
+    action: str,
+    bench: Bench,
+    out: Path,
+    options: Options,
+    connect: Callable[[Endpoint], OpenAITransport] = Endpoint.connect,
+) -> tuple[list[str], Tally | None]:
+    """Judge by the Batch API: ``write`` request files, ``submit`` them, ``collect`` the replies.
+
+    Returns:
+        Lines to show, and the tally once replies were collected.
+
+    Raises:
+        ConfigError: No such action, or nothing to ask.
+    """
+    if action not in ("write", "submit", "collect") or not bench.seats():
+        raise ConfigError([f"--batch {action!r}: write, submit or collect, with a judge that asks"])
+    out.mkdir(parents=True, exist_ok=True)
+    with ReplyStore(out / STORE) as store:
+        said = [
+            line
+            for seat in bench.seats()
+            for line in run_blocking(_batch(action, seat, bench, out, store, options, connect))
+        ]
+        for spec in bench.juries():
+            store.register(spec)
+        tally = write_verdicts(store, out / VERDICTS) if action == "collect" else None
+    return said, tally
+
+
+async def _batch(
+    action: str,
+    seat: Seat,
+    bench: Bench,
+    out: Path,
+    store: ReplyStore,
+    options: Options,
+    connect: Callable[[Endpoint], OpenAITransport],
+) -> list[str]:
+    from recast_eval.judging import batching
+
+    spec, transport = seat.spec, connect(seat.endpoint)
+    vault = Vault(spec.card.images, store, cache_bytes=options.cache_bytes)
+    price = options.price or spec.card.prices.get(spec.model)
+    asker = Asker(spec.card, spec.model, transport, vault, Limiter(1), options.policy, price)
+    try:
+        if action == "write":
+            plan, files = await batching.write_requests(spec, bench.sets, store, out, asker, vault)
+            return [f"{spec.judge}: {len(plan.pending)} requests in {len(files)} files"]
+        client = batching.OpenAIBatch(transport)
+        if action == "submit":
+            started = await batching.submit(spec, store, out, client)
+            return [f"{spec.judge}: submitted {', '.join(started)}"]
+        found = await batching.collect(spec, store, client, asker.reread(store, spec))
+        return [
+            f"{spec.judge}: {found.replies} replies of {found.done} batches",
+            *(f"  not finished: {line}" for line in found.waiting),
+        ]
+    finally:
+        await transport.aclose()
+
+
+def _note_cards(out: Path, bench: Bench) -> None:
+    """Add the judges' digests to the evaluation's manifest."""
+    path = out / "manifest.json"
+    digests = {f"judge/{card.name}": card.digest for card in bench.cards}
+    if path.is_file():
+        old = read_json(path, Manifest)
+        write_json(path, old.model_copy(update={"digests": old.digests | digests}))
+        return
+    names = [s.model for s in bench.sets]
+    write_json(
+        path,
+        Manifest(
+            command=["recast-eval", "judge", "--pairwise", *names],
+            versions=package_versions(),
+            hardware=hardware(),
+            digests=digests,
+        ),
+    )
+
+
+def check_bench(bench: Bench, max_cost: float | None, price: Price | None) -> None:
+    """All that can be wrong before a call, at once.
+
+    Raises:
+        ConfigError: Prompts do not match, or a cap without a price.
+    """
+    problems: list[str] = []
+    try:
+        check_prompts(bench.sets)
+    except ConfigError as error:
+        problems += error.problems
+    if max_cost is not None and price is None:
+        problems += [
+            f"--max-cost needs a price for {seat.endpoint.model}: give --price IN,OUT (dollars a "
+            f"million tokens) or `prices` in the card {seat.card.name}"
+            for seat in bench.seats()
+            if seat.endpoint.model not in seat.card.prices
+        ]
+    if problems:
+        raise ConfigError(problems)
