@@ -1,0 +1,121 @@
+"""Which scorer may call itself held out: none whose family was trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from recast_eval.content.prompts import Prompt
+from recast_eval.errors import ConfigError, MissingError, PluginError
+from recast_eval.scorers import SCORERS, Scorer, ScorerSpec
+from recast_eval.scorers.world import parse_caption
+from recast_eval.scoring.sources import ModelSource
+
+Role = Literal["train", "heldout"]
+STARTER_SCORERS: Final = (
+    "composition",
+    "ocr",
+    "alignment",
+    "finish",
+    "ocr-tesseract",
+    "alignment-heldout",
+    "card-distance",
+    "verifier",
+)
+"""Rewards and judges of the starter's world: the default where the prompts are its captions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenScorer:
+    """A scorer, ready, and what its numbers may be used for."""
+
+    name: str
+    scorer: Scorer
+    role: Role
+
+
+def trained_families(sources: Sequence[ModelSource]) -> frozenset[str]:
+    """Families that any of the models was trained on: one role a scorer, whatever the model."""
+    return frozenset().union(*(s.families for s in sources))
+
+
+def choose_scorers(
+    sources: Sequence[ModelSource],
+    prompts: Sequence[Prompt],
+    *,
+    names: Sequence[str] = (),
+    heldout: Sequence[str] = (),
+    device: str = "cpu",
+) -> tuple[list[ChosenScorer], list[str]]:
+    """Load the scorers of an evaluation and give each its role.
+
+    Args:
+        sources: The models.
+        prompts: Their prompts; they decide the default.
+        names: Scorers asked for; empty is the default: those of the checkpoints' cards and,
+            for captions of cards, all of the starter's.
+        heldout: Scorers that must be held out; they are added to ``names``.
+        device: Where models among them run.
+
+    Returns:
+        The scorers, and a sentence for each default one that cannot run here.
+
+    Raises:
+        ConfigError: A name is unknown, or must be held out but shares a family with a reward.
+        MissingError: A scorer that was asked for cannot run here.
+    """
+    asked = list(dict.fromkeys([*names, *heldout]))
+    wanted = asked if names else list(dict.fromkeys([*_default(sources, prompts), *heldout]))
+    if not wanted:
+        raise ConfigError(["--judges: name some, the prompts are not the starter's captions"])
+    specs = _load(wanted)
+    families = trained_families(sources)
+    promised = {n for s in sources if s.card for n in s.card.heldout}
+    problems = [
+        f"{name}: cannot be held out, its family {specs[name].card.family!r} was trained on by "
+        f"{_who(sources, specs[name].card.family)}; take a judge of another family"
+        for name in wanted
+        if name in {*heldout, *promised} and specs[name].card.family in families
+    ]
+    if problems:
+        raise ConfigError(problems)
+    chosen, notes = [], []
+    for name in wanted:
+        try:
+            scorer = specs[name].build(device=device)
+        except MissingError as error:
+            if name in asked:
+                raise
+            notes.append(f"{name} is left out: {error}")
+            continue
+        role: Role = "train" if specs[name].card.family in families else "heldout"
+        chosen.append(ChosenScorer(name, scorer, role))
+    return chosen, notes
+
+
+def _default(sources: Sequence[ModelSource], prompts: Sequence[Prompt]) -> list[str]:
+    named = [n for s in sources if s.card for n in (*s.card.rewards, *s.card.heldout)]
+    if any(parse_caption(p.prompt) for p in prompts):
+        named += STARTER_SCORERS
+    return named
+
+
+def _load(names: Sequence[str]) -> dict[str, ScorerSpec]:
+    specs, problems = {}, []
+    for name in names:
+        try:
+            specs[name] = SCORERS.load(name)
+        except PluginError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(problems)
+    return specs
+
+
+def _who(sources: Sequence[ModelSource], family: str) -> str:
+    return ", ".join(
+        f"{s.name} (reward {name})"
+        for s in sources
+        if s.card
+        for name, other in s.card.rewards.items()
+        if other == family
+    )
