@@ -55,7 +55,7 @@ def derivatives(
     value = (counts * logs).sum(axis=(1, 2)) - ridge / 2 * (parameters**2).sum(axis=1)
     residuals = (counts - totals * chances).reshape(len(counts), -1)
     weights = (totals * chances).reshape(len(counts), -1)
-    means = np.einsum("rco,cok->rck", chances, features, optimize=True)
+    means = (chances.transpose(1, 0, 2) @ features).transpose(1, 0, 2)
     information = (flat.T[None] * weights[:, None, :]) @ flat
     information -= (means * totals).transpose(0, 2, 1) @ means
     information += ridge * np.eye(size)

@@ -113,7 +113,7 @@ def close(one: Bounded, two: Bounded) -> bool:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(games, st.randoms(use_true_random=False), st.permutations("wxyz"))
 def test_ratings_do_not_depend_on_names_or_rows(
     rows: list[tuple[tuple[str, str], float, int]], random: object, names: list[str]
@@ -141,7 +141,7 @@ def test_ratings_do_not_depend_on_names_or_rows(
     assert once.gradient < 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(games)
 def test_swapping_the_slots_turns_the_order_effect_only(
     rows: list[tuple[tuple[str, str], float, int]],
