@@ -94,7 +94,7 @@ def fit(text: str, width: int = 24) -> str:
 
     Tables keep the whole name; wide (East Asian) characters count as two columns.
     """
-    kept, used = [], 0
+    kept, used = list[str](), 0
     for char in " ".join(text.split()):
         if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Cn", "Co"):
             continue
@@ -236,12 +236,13 @@ def place_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> N
         return
     shown = [fit(label, 40) for label in labels]
     columns = 1 if max(map(len, shown)) > 20 else 2
+    height = axes.figure.get_size_inches()[1]  # type: ignore[union-attr]
     axes.legend(
         list(handles),
         # matplotlib hides labels that begin with an underscore
         [f" {label}" if label.startswith("_") else label for label in shown],
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.2),
+        bbox_to_anchor=(0.5, -0.62 / max(1.0, height - 0.9)),
         ncols=columns,
         handlelength=2.6,
     )

@@ -5,8 +5,18 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from recast_eval.plots.base import MARKERS, Cell, PlotSpec, Table, fit, number, series_color
+from recast_eval.plots.base import (
+    MARKERS,
+    Cell,
+    PlotSpec,
+    Table,
+    fit,
+    number,
+    place_legend,
+    series_color,
+)
 
 
 class Row(NamedTuple):
@@ -78,6 +88,11 @@ def draw_intervals(axes: Axes, info: Intervals) -> None:
         )
     axes.set_yticks(range(len(info.rows)), [fit(row.name, 30) for row in info.rows])
     axes.set(xlabel=fit(info.x_label, 48), ylim=(len(info.rows) - 0.4, -0.6))
+    handles = [
+        Line2D([], [], color=series_color(i), marker=MARKERS[i % len(MARKERS)], linewidth=2)
+        for i in range(len(groups))
+    ]
+    place_legend(axes, handles, groups)
     if info.limits is not None:
         axes.set_xlim(*info.limits)
     axes.grid(axis="y", visible=False)
@@ -113,7 +128,8 @@ def intervals_alt(info: Intervals) -> str:
 
 def intervals_size(info: Intervals) -> tuple[float, float]:
     """Height by rows."""
-    return 4.6, 0.9 + 0.3 * max(1, len(info.rows))
+    keyed = 0.35 if len({row.group for row in info.rows}) > 1 else 0.0
+    return 4.6, 0.9 + 0.3 * max(1, len(info.rows)) + keyed
 
 
 PLOT = PlotSpec(

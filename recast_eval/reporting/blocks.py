@@ -1,5 +1,6 @@
 """What a page is made of: plain values that a template turns into HTML."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -8,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from markupsafe import Markup
 
 from recast_eval.plots import PLOTS, Table, svg
+from recast_eval.plots.base import fit
 
 Look = Literal["", "good", "bad", "open", "none", "id"]
 
@@ -124,7 +126,9 @@ class Maker:
     """What makes this report; shown with each figure after what made its data."""
     _numbers: Any = field(default_factory=lambda: count(1))
 
-    def figure(self, plot: str, info: Any, *, title: str = "", source: str = "") -> FigureBlock:
+    def figure(
+        self, plot: str, info: Any, *, title: str = "", source: str = "", read: str = ""
+    ) -> FigureBlock:
         """Draw a registered plot.
 
         Args:
@@ -132,13 +136,14 @@ class Maker:
             info: Its numbers.
             title: Instead of the plot's own.
             source: The command that made the data, if known.
+            read: Instead of the plot's own sentence.
         """
         spec = PLOTS.load(plot)
         key = f"f{next(self._numbers)}"
         return FigureBlock(
             key,
             title or spec.title,
-            spec.read,
+            read or spec.read,
             Markup(svg(spec, info, key=key)),  # noqa: S704 - written by an XML serialiser
             spec.alt(info),
             spec.table(info),
@@ -180,6 +185,31 @@ def number_text(value: float | None, digits: int = 3) -> str:
     if "e" in text and 1e-4 <= abs(value) < 1e6:
         text = f"{value:.0f}" if abs(value) >= 1 else f"{value:.6f}"
     return text.replace("-", "\u2212", 1) if text.startswith("-") else text
+
+
+def with_interval(estimate: float, low: float, high: float) -> str:
+    """``0.488 [0.449, 0.526]``: as many decimals as the interval's width justifies."""
+    width = high - low
+    decimals = 2 if width <= 0 else min(8, max(0, 1 - math.floor(math.log10(width))))
+    shown = [f"{v:.{decimals}f}".replace("-", "\u2212") for v in (estimate, low, high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def percents(low: float, high: float) -> str:
+    """A range of shares: ``36.3 to 63.7 %``."""
+    return f"{100 * low:.1f} to {100 * high:.1f}\u00a0%"
+
+
+def pair_name(pair: tuple[str, str], width: int = 13) -> str:
+    """A pair as a short label that keeps both names apart."""
+    return " / ".join(fit(name, width) for name in pair)
+
+
+def coverage_look(scored: int, total: int) -> Look:
+    """How ``n scored / n total`` looks: whole, a little short, or in need of a look."""
+    if scored == total and total:
+        return ""
+    return "open" if total and scored >= 0.95 * total else "bad"
 
 
 def percent(value: float, digits: int = 1) -> str:

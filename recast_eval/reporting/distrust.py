@@ -149,7 +149,7 @@ def _audited(audit: Any) -> Iterator[Doubt]:
         yield Doubt("The judge was not audited (recast-eval audit).")
         return
     for name, verdict in audit_verdicts(audit):
-        if verdict and not verdict.lower().startswith("trust it") or "care" in verdict.lower():
+        if (verdict and not verdict.lower().startswith("trust it")) or "care" in verdict.lower():
             yield Doubt(f"Audit of {name}: {verdict}", grave="uninformative" in verdict.lower())
 
 
@@ -208,6 +208,11 @@ def recipe_differences(first: dict[str, Any], second: dict[str, Any], path: str 
     return found
 
 
+def _reliability(run: Run) -> list[tuple[str, float]]:
+    last = run.credits[-1]
+    return list(zip(last.rewards, last.reliability or [], strict=False))
+
+
 def _of_runs(runs: Sequence[Run]) -> Iterator[Doubt]:
     groups: dict[tuple[str, str], set[int | None]] = {}
     for run in runs:
@@ -221,11 +226,7 @@ def _of_runs(runs: Sequence[Run]) -> Iterator[Doubt]:
     for run in runs:
         if not run.credits or run.credits[-1].reliability is None:
             continue
-        weak = [
-            reward
-            for reward, value in zip(run.credits[-1].rewards, run.credits[-1].reliability)
-            if value < LOW_RELIABILITY
-        ]
+        weak = [reward for reward, value in _reliability(run) if value < LOW_RELIABILITY]
         if weak and run.credit_kind != "static":
             yield Doubt(
                 f"The gains of {', '.join(weak)} in {run.name} are mostly noise "

@@ -14,7 +14,9 @@ from recast_eval.reporting.sections import (
     audit,
     battles,
     credit,
+    diagnostics,
     gallery,
+    glance,
     provenance,
     scores,
     sweep,
@@ -46,7 +48,7 @@ def build_report(folders: Sequence[Path], *, thumbs: Thumbnails | None = None) -
         credit.section(facts, maker),
         sweep.section(facts, maker),
         training.section(facts, maker),
-        training.diagnostics(facts, maker),
+        diagnostics.section(facts, maker),
         gallery.samples(facts, maker, thumbs),
         provenance.section(facts, maker),
     ]
@@ -58,6 +60,7 @@ def build_report(folders: Sequence[Path], *, thumbs: Thumbnails | None = None) -
 
 def _evaluation(facts: EvaluationFacts, maker: Maker, thumbs: Thumbnails) -> list[Section | None]:
     return [
+        glance.section(facts, maker),
         scores.section(facts, maker),
         battles.section(facts, maker),
         audit.section(facts, maker),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from recast_eval.content import content
 from recast_eval.plots import Table
-from recast_eval.reporting.blocks import Section, number_text
+from recast_eval.reporting.blocks import FigureBlock, Section, TableBlock, number_text
 from recast_eval.reporting.summary import Summary
 
 SHOWN_ROWS = 240
@@ -106,7 +106,7 @@ def data_block(title: str, summary: Summary, sections: Sequence[Section]) -> str
         }
         for section in sections
         for block in section.blocks
-        if hasattr(block, "table")
+        if isinstance(block, (FigureBlock, TableBlock))
     }
     value: dict[str, Any] = {
         "schema_version": 1,

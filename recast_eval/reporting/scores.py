@@ -96,7 +96,7 @@ def score_frame(records: Sequence[ScoreRecord]) -> pd.DataFrame:
     ]
     columns = ["model", "prompt_id", "sample", "scorer", "role", "value", "reason", "truncated"]
     frame = pd.DataFrame(rows, columns=columns)
-    kinds = {name: str for name in ("model", "prompt_id", "scorer", "role", "reason")}
+    kinds = dict.fromkeys(("model", "prompt_id", "scorer", "role", "reason"), str)
     return frame.astype(kinds | {"sample": "int64", "value": "float64", "truncated": "bool"})
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from recast_eval.reporting.blocks import number_text, p_text, percent
+from recast_eval.reporting.battles import Battle
+from recast_eval.reporting.blocks import number_text, p_text, percent, percents
 from recast_eval.reporting.distrust import Doubt, doubts
 from recast_eval.reporting.facts import EvaluationFacts, Facts
 from recast_eval.reporting.scores import Difference
+from recast_eval.stats import detectable_rate
 
 
 class Answer(NamedTuple):
@@ -133,8 +135,8 @@ def _how_much(facts: EvaluationFacts) -> Answer:
     if battle is not None and battle.rate is not None:
         rate = battle.rate
         lead = (
-            f"{facts.focus[0]} wins {percent(rate.estimate)} of pairs "
-            f"[{percent(rate.low)} to {percent(rate.high)}]; ties and flips count half."
+            f"{facts.focus[0]} wins {percent(rate.estimate)} of pairs against {facts.focus[1]} "
+            f"[{percents(rate.low, rate.high)}]; ties and flips count half."
         )
         if battle.decisive is not None:
             points.append(
@@ -161,13 +163,19 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
     lead = f"The unit is the prompt: {_plural(len(facts.prompts), 'prompt')}."
     if battle is not None and battle.rate is not None:
         lead = (
-            f"p {_equals(battle.p_adjusted)} after Holm over {len(facts.battles.whole)} "
-            f"comparisons (exact sign test over {_plural(battle.rate.n_prompts, 'prompt')})."
+            f"{_certainty(battle.p_adjusted)} on the judged pairs: p {_equals(battle.p_adjusted)} "
+            f"(sign test over {_plural(battle.rate.n_prompts, 'prompt')}, Holm over "
+            f"{len(facts.battles.whole)} comparisons)."
+        )
+        level = detectable_rate(battle.rate.n_prompts, tie_share=min(0.99, battle.rate.tie_share))
+        points.append(
+            f"A run of this size finds a true win rate of {percent(level, 0)} of decided pairs "
+            "four times in five; a smaller one it may miss."
         )
         if battle.states["unscored"]:
             points.append(
-                f"Had all {battle.states['unscored']} unscored pairs gone one way: "
-                f"{percent(battle.worst.low)} to {percent(battle.worst.high)}."
+                f"Had the {_plural(battle.states['unscored'], 'unscored pair')} all gone one way: "
+                f"{percents(battle.worst.low, battle.worst.high)}."
             )
     held = facts.scores.of_pair(facts.focus, "heldout")
     if held:
@@ -178,6 +186,12 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
         )
     points.append("Intervals are 95 %, clustered by prompt.")
     return Answer("sure", "How sure is that?", lead, tuple(points))
+
+
+def _certainty(p: float) -> str:
+    if p < 0.001:
+        return "Very sure"
+    return "Sure" if p < 0.05 else "Not sure"
 
 
 def _equals(p: float) -> str:
@@ -204,18 +218,16 @@ def _on_what(facts: EvaluationFacts) -> Answer:
         )
     split = [b for b in facts.battles.by_category if b.rate is not None]
     if len(split) > 1:
-        ranked = sorted(split, key=lambda b: b.rate.estimate if b.rate else 0.5)
-        low, high = ranked[0], ranked[-1]
-        points.append(
-            f"By category from {low.category} ({_rate(low.rate)}) "
-            f"to {high.category} ({_rate(high.rate)})."
-        )
+        points.append(_categories(split))
     return Answer("what", "On what?", lead, tuple(points))
 
 
-def _rate(rate: object) -> str:
-    estimate = getattr(rate, "estimate", None)
-    return "no data" if estimate is None else percent(estimate)
+def _categories(split: Sequence[Battle]) -> str:
+    clear = [b for b in split if b.verdict != "open" and b.rate is not None]
+    if not clear:
+        return f"None of {len(split)} categories stands out beyond chance."
+    named = [f"{b.category} ({percent(b.rate.estimate)})" for b in clear if b.rate]
+    return f"Beyond chance in {len(clear)} of {len(split)} categories: {', '.join(named[:5])}."
 
 
 def _listed(found: Sequence[Difference]) -> str:

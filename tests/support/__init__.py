@@ -1,1 +1,0 @@
-"""Builders that several tests share."""

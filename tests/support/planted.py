@@ -260,11 +260,17 @@ def plant_run(
         }
         values |= {"loss": float(1 / (epoch + 1)), "kl": 0.001 * epoch, "grad_norm": 1.0}
         if diagnostics:
-            values |= {f"marble/coefficient/{r}": float(v) for r, v in zip(rewards, lam)}
-            values |= {"marble/worst_alignment": float(-0.2 + 0.05 * epoch)}
-            values |= {f"marble/cosine/{rewards[0]}/{r}": 0.1 * epoch - 0.4 for r in rewards[1:]}
-            values |= {f"rebrl/token_weight/{g}": 1.0 + 0.1 * g for g in range(4)}
-            values |= {f"rebrl/stage_credit/{g}": 0.25 for g in range(4)}
+            values |= {f"aggregator/coefficient/{k}": float(v) for k, v in enumerate(lam)}
+            values |= {"aggregator/worst_cosine": float(-0.2 + 0.05 * epoch)}
+            for k in range(len(rewards)):
+                values |= {
+                    f"aggregator/cosine/{k}/{other}": 1.0
+                    if k == other
+                    else 0.1 * epoch - 0.1 * other
+                    for other in range(k, len(rewards))
+                }
+            values |= {f"rebrl/token_weight_{g:02d}": 1.0 + 0.1 * g * epoch for g in range(4)}
+            values |= {f"rebrl/stage_credit_{g:02d}": 0.1 * (g + 1) for g in range(4)}
         metrics.append(
             MetricRecord(
                 step=epoch,

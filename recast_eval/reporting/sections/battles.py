@@ -4,19 +4,25 @@ from collections.abc import Sequence
 
 from recast_eval.plots.intervals import Row, intervals_info
 from recast_eval.plots.shares import shares_info
-from recast_eval.reporting.battles import Battle
+from recast_eval.reporting.battles import Battle, BattleTable
 from recast_eval.reporting.blocks import (
     Block,
     Cell,
     Look,
     Maker,
+    NoteBlock,
     Section,
+    coverage_look,
     num,
     p_text,
+    pair_name,
     percent,
+    percents,
     words,
 )
 from recast_eval.reporting.facts import EvaluationFacts
+from recast_eval.reporting.ratings import rate
+from recast_eval.stats import Davidson
 
 NAN = float("nan")
 STATES = ("first wins", "tie", "flip", "second wins", "unscored")
@@ -32,15 +38,24 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
     blocks: list[Block] = []
     for judge in table.judges:
         mine = [b for b in table.whole if b.judge == judge]
-        several = len(table.judges) > 1
-        title = f"Win rates by {judge}" if several else "Win rates"
-        info = _info([(f"{b.pair[0]} / {b.pair[1]}: {b.axis}", b) for b in mine])
-        blocks.append(maker.figure("win-rates", info, title=title, source=facts.source))
-        main = [b for b in mine if b.axis == ("overall" if "overall" in table.axes else b.axis)]
-        rows = {f"{b.pair[0]} / {b.pair[1]}": {s: float(b.states[s]) for s in STATES} for b in main}
+        for axis in table.axes:
+            found = [(pair_name(b.pair), b) for b in mine if b.axis == axis]
+            title = f"Win rates on {axis}, by {judge}"
+            if found:
+                blocks.append(
+                    maker.figure("win-rates", _info(found), title=title, source=facts.source)
+                )
+        main = main_axis(table)
+        rows = {
+            pair_name(b.pair): {s: float(b.states[s]) for s in STATES}
+            for b in mine
+            if b.axis == main
+        }
         shares = shares_info(rows, STATES, unit="pairs")
-        blocks.append(maker.figure("verdict-states", shares, source=facts.source))
+        title = f"How the verdicts of {judge} ended"
+        blocks.append(maker.figure("verdict-states", shares, title=title, source=facts.source))
     blocks.append(_table("Every win rate", table.whole, facts, maker))
+    blocks += _ratings(facts, maker)
     if table.by_category and facts.focus is not None:
         rows_of = [(b.category or "", b) for b in table.by_category]
         title = f"{facts.focus[0]} against {facts.focus[1]}, by category"
@@ -55,6 +70,56 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         "verdict that changes with the order is a flip and counts half, like a tie.",
         tuple(blocks),
     )
+
+
+def main_axis(table: BattleTable) -> str:
+    """``overall``, or the first axis there is."""
+    return "overall" if "overall" in table.axes else next(iter(table.axes), "")
+
+
+def _ratings(facts: EvaluationFacts, maker: Maker) -> list[Block]:
+    axis = main_axis(facts.battles)
+    found = rate(facts.evaluation.verdicts, facts.battles.judges[0], axis)
+    if found is None or len(found.ratings) < 3:
+        return []
+    rows = []
+    order = sorted(found.ratings, key=lambda m: (_group(found, m), -found.ratings[m].estimate))
+    for model in order:
+        best, worst = found.ranks[model]
+        alike = [g for g in found.alike if model in g and len(g) > 1]
+        rows.append(
+            [
+                words(str(model)),
+                Cell(found.ratings[model].text),
+                words(str(best) if best == worst else f"{best} to {worst}"),
+                words("; ".join(", ".join(map(str, g)) for g in alike) or "none"),
+                words(str(_group(found, model) + 1)),
+            ]
+        )
+    blocks: list[Block] = [
+        maker.table(
+            f"Ratings on {axis}",
+            "Davidson's model with ties and an order effect, clustered by prompt; log-odds scale, "
+            "zero is the mean of a group. A model that never lost has a bound, not a number. "
+            "Models of different groups never met, directly or through others, and cannot be "
+            "compared.",
+            ["model", "rating", "rank", "cannot be told apart within", "group"],
+            rows,
+            source=facts.source,
+        )
+    ]
+    if found.order.kind != "fixed":
+        blocks.append(
+            NoteBlock(
+                f"Advantage of being shown first, in log-odds: {found.order.text} "
+                "(0 is a judge that does not care)."
+            )
+        )
+    return blocks
+
+
+def _group(found: Davidson, model: object) -> int:
+    return next(i for i, group in enumerate(found.groups) if model in group)
 
 
 def _info(rows: Sequence[tuple[str, Battle]]) -> object:
@@ -74,20 +139,24 @@ def _info(rows: Sequence[tuple[str, Battle]]) -> object:
     return intervals_info(made, x_label="win rate of the first", reference=0.5, limits=(0, 1))
 
 
+def _worst(b: Battle) -> str:
+    if not b.states["unscored"]:
+        return "all scored" if b.n_total else "nothing judged"
+    return percents(b.worst.low, b.worst.high)
+
+
 def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker: Maker) -> Block:
     rows = []
     for b in battles:
-        rate = b.rate
+        won = b.rate
         rows.append(
             [
                 words(b.pair[0]),
                 words(b.pair[1]),
                 words(b.judge),
                 words(b.category if b.category is not None else b.axis),
-                Cell(percent(rate.estimate), rate.estimate)
-                if rate
-                else Cell("no data", None, "none"),
-                words(f"{percent(rate.low)} to {percent(rate.high)}" if rate else "no data"),
+                Cell(percent(won.estimate), won.estimate) if won else Cell("no data", None, "none"),
+                words(percents(won.low, won.high) if won else "no data"),
                 Cell(percent(b.decisive.estimate), b.decisive.estimate)
                 if b.decisive
                 else Cell("no data", None, "none"),
@@ -95,9 +164,9 @@ def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker:
                     f"{b.states['first wins']} / {b.states['tie']} / {b.states['flip']} / "
                     f"{b.states['second wins']}"
                 ),
-                Cell(f"{b.n_scored} / {b.n_total}", None, "bad" if b.n_scored < b.n_total else ""),
-                words(f"{percent(b.worst.low)} to {percent(b.worst.high)}" if b.n_total else "any"),
-                num(float(rate.n_prompts), 6) if rate else Cell("0", 0),
+                Cell(f"{b.n_scored} / {b.n_total}", None, coverage_look(b.n_scored, b.n_total)),
+                words(_worst(b)),
+                num(float(won.n_prompts), 6) if won else Cell("0", 0),
                 Cell(p_text(b.p_adjusted), b.p_adjusted),
                 words(SAYS[b.verdict], LOOKS[b.verdict]),
             ]

@@ -16,6 +16,10 @@ from recast_eval.stats.intervals import normal_critical
 
 SHOWN_GROUPS = 6
 SHOWN_REWARDS = 8
+ESTIMATORS = (
+    "The curve that W was solved from, and what each estimator said before pooling. A cross-fit "
+    "curve is a lower bound and forward pairs are unbiased: where they part, believe the pairs."
+)
 THIRDS = ("noisy third", "middle third", "clean third")
 
 
@@ -53,9 +57,13 @@ def credit_groups(runs: Sequence[Run]) -> list[list[Run]]:
 
 def _label(runs: Sequence[Run]) -> str:
     last = runs[0].credits[-1]
-    budgets = ", ".join(f"{b:.2g}" for b in last.budgets)
+    if np.allclose(last.budgets, last.budgets[0]):
+        budgets = "equal budgets"
+    else:
+        named = zip(last.rewards, last.budgets, strict=True)
+        budgets = ", ".join(f"{name} {budget:.2g}" for name, budget in named)
     seeds = f"{len(runs)} seeds" if len(runs) > 1 else runs[0].name
-    return f"{last.kind}, budgets {budgets} ({seeds})"
+    return f"{last.kind}, {budgets} ({seeds})"
 
 
 def _group(runs: Sequence[Run], maker: Maker) -> Iterator[Block]:
@@ -72,6 +80,8 @@ def _group(runs: Sequence[Run], maker: Maker) -> Iterator[Block]:
         yield NoteBlock(f"{label}: W is the static one, 1 everywhere, so it is not drawn.")
         return
     yield maker.figure("credit-weights", info, title=f"W: {label}", source=source)
+    if info.seeds > 1:
+        yield maker.figure("credit-spread", info, title=f"Spread of W: {label}", source=source)
     yield _realised(last, label, source, maker)
     if last.curves is not None:
         yield from _measured(last, label, source, maker)
@@ -123,6 +133,7 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
                 lines_info(series, x_label="noise level", y_label=reward, reverse_x=True),
                 title=f"Estimators of {reward}: {label}",
                 source=source,
+                read=ESTIMATORS,
             )
 
 

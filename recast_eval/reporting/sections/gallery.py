@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from recast_eval.judging.records import VerdictRecord
 from recast_eval.records import ImageRecord
 from recast_eval.reporting.battles import score_of
@@ -54,9 +52,11 @@ class _Shelf:
         first = frame[frame["prompt_id"].isin(set(prompts))].drop_duplicates(
             ["model", "prompt_id", "scorer"]
         )
-        for row in first.itertuples(index=False):
-            text = f"failed: {row.reason}" if pd.isna(row.value) else number_text(row.value)
-            self.scores.setdefault((row.model, row.prompt_id), []).append(f"{row.scorer} {text}")
+        for row in first.to_dict("records"):
+            value = float(row["value"])
+            text = f"failed: {row['reason']}" if value != value else number_text(value)
+            key = str(row["model"]), str(row["prompt_id"])
+            self.scores.setdefault(key, []).append(f"{row['scorer']} {text}")
 
     def card(self, prompt_id: str, models: Sequence[str]) -> Card:
         prompt = self.facts.prompts[prompt_id]

@@ -3,12 +3,13 @@
 from recast_eval.records import Manifest
 from recast_eval.reporting.blocks import Block, Cell, Maker, NoteBlock, Section, words
 from recast_eval.reporting.facts import Facts
+from recast_eval.reporting.inputs import Evaluation, Run
 from recast_eval.reporting.sections.audit import flatten
 
 
 def section(facts: Facts, maker: Maker) -> Section:
     """Commands, versions, hardware, seeds and digests of every folder read."""
-    things = [*facts.runs, *(e.evaluation for e in facts.evaluations)]
+    things: list[Run | Evaluation] = [*facts.runs, *(e.evaluation for e in facts.evaluations)]
     with_manifest = [(t.name, t.manifest) for t in things if t.manifest is not None]
     blocks: list[Block] = []
     bare = [t.name for t in things if t.manifest is None]

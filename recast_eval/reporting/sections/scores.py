@@ -9,10 +9,12 @@ from recast_eval.reporting.blocks import (
     Maker,
     NoteBlock,
     Section,
+    coverage_look,
     num,
     number_text,
     p_text,
     percent,
+    with_interval,
     words,
 )
 from recast_eval.reporting.distrust import hacking
@@ -28,9 +30,8 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
     if not facts.scores.scorers:
         return None
     blocks: list[Block] = [_table(facts, maker)]
-    for pair in facts.pairs:
-        if facts.scores.of_pair(pair):
-            blocks.append(_differences(facts, pair, maker))
+    compared = [pair for pair in facts.pairs if facts.scores.of_pair(pair)]
+    blocks += [_differences(facts, pair, maker) for pair in compared]
     if facts.scores.differences:
         blocks.append(_difference_table(facts, maker))
     blocks += _hacking(facts, maker)
@@ -72,13 +73,14 @@ def _mean(mean: Mean, *, best: bool) -> Cell:
         return Cell("no data", None, "none")
     text = number_text(mean.estimate)
     if mean.interval is not None:
-        text += f" [{number_text(mean.interval.low)}, {number_text(mean.interval.high)}]"
+        text = with_interval(mean.estimate, mean.interval.low, mean.interval.high)
     return Cell(text, mean.estimate, "good" if best else "")
 
 
 def _coverage(mean: Mean) -> Cell:
-    look: Look = "bad" if mean.n_scored < mean.n_total or not mean.n_total else ""
-    return Cell(f"{mean.n_scored} / {mean.n_total}", None, look)
+    return Cell(
+        f"{mean.n_scored} / {mean.n_total}", None, coverage_look(mean.n_scored, mean.n_total)
+    )
 
 
 def _differences(facts: EvaluationFacts, pair: Pair, maker: Maker) -> Block:
@@ -101,27 +103,23 @@ def _row(d: Difference) -> Row:
         high = max(d.interval.high / d.scale, estimate)
     else:
         estimate = nan
-    name = d.scorer if d.role == "train" else f"{d.scorer} *"
-    group = ROLES[d.role]
+    name, group = d.scorer, ROLES[d.role]
     return Row(name, estimate, low, high, group, d.n_pairs, d.n_pairs, d.p_adjusted)
 
 
 def _difference_table(facts: EvaluationFacts, maker: Maker) -> Block:
     rows = []
     for d in facts.scores.differences:
-        interval = (
-            f"[{number_text(d.interval.low)}, {number_text(d.interval.high)}]"
-            if d.interval
-            else "no interval"
-        )
+        shown = number_text(d.estimate) + " (no interval)"
+        if d.interval is not None:
+            shown = with_interval(d.estimate, d.interval.low, d.interval.high)
         says = {"better": "higher", "worse": "lower", "open": "cannot be told apart"}[d.verdict]
         rows.append(
             [
                 words(f"{d.pair[0]} minus {d.pair[1]}"),
                 words(d.scorer),
                 words(ROLES[d.role]),
-                num(d.estimate),
-                words(interval),
+                Cell(shown, d.estimate),
                 num(d.effect, 2),
                 Cell(percent(d.improved), d.improved),
                 num(float(d.n_prompts), 6),
@@ -137,8 +135,7 @@ def _difference_table(facts: EvaluationFacts, maker: Maker) -> Block:
             "pair",
             "scorer",
             "role",
-            "difference",
-            "95 % interval",
+            "difference [95 % interval]",
             "in SD",
             "prompts improved",
             "prompts",
@@ -169,15 +166,15 @@ def _hacking(facts: EvaluationFacts, maker: Maker) -> list[Block]:
     )
     blocks: list[Block] = [maker.figure("reward-hacking", info, source=facts.source)]
     flags = hacking(facts)
-    for flag in flags:
-        blocks.append(
-            NoteBlock(
-                f"{flag.model} against {flag.reference}: training rewards rose beyond chance "
-                f"({', '.join(d.scorer for d in flag.risen)}) while held-out judges fell "
-                f"({', '.join(d.scorer for d in flag.fallen)}). Look at the pictures.",
-                "bad",
-            )
+    blocks += [
+        NoteBlock(
+            f"{flag.model} against {flag.reference}: training rewards rose beyond chance "
+            f"({', '.join(d.scorer for d in flag.risen)}) while held-out judges fell "
+            f"({', '.join(d.scorer for d in flag.fallen)}). Look at the pictures.",
+            "bad",
         )
+        for flag in flags
+    ]
     if not flags:
         blocks.append(
             NoteBlock(

@@ -1,6 +1,6 @@
 """A sweep over budgets: does a score answer to its budget, and what was traded."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def _matched(runs: Sequence[Run], results: Results, maker: Maker, source: str) -
     rows = []
     for other in others:
         for score, values in results.items():
-            keyed = [
+            keyed: list[dict[Hashable, float]] = [
                 {
                     (tuple(run.budgets.items()), run.seed): values[run.name]
                     for run in runs

@@ -1,4 +1,4 @@
-"""What training saw: rewards over the epochs, and what the method said about itself."""
+"""What training saw: rewards and vital signs, step by step."""
 
 from collections.abc import Sequence
 
@@ -37,37 +37,6 @@ def section(facts: Facts, maker: Maker) -> Section | None:
         "Training",
         "Means of the training rewards over the images of each step. They say that the optimiser "
         "works, not that the pictures became better.",
-        tuple(blocks),
-    )
-
-
-def diagnostics(facts: Facts, maker: Maker) -> Section | None:
-    """Quantities that a method logs under a name of its own: ``marble/...``, ``rebrl/...``."""
-    blocks: list[Block] = []
-    for run in facts.runs[:SHOWN_RUNS]:
-        groups: dict[str, list[str]] = {}
-        for name in _keys([run]):
-            parts = name.split("/")
-            if len(parts) > 1 and parts[0] not in ("reward", "time", "memory"):
-                groups.setdefault("/".join(parts[:2]) if len(parts) > 2 else parts[0], []).append(
-                    name
-                )
-        for group, members in sorted(groups.items()):
-            info = lines_info(
-                {m.removeprefix(f"{group}/"): _series(run, m) for m in sorted(members)[:12]},
-                x_label="optimiser step",
-                y_label=group,
-                zero=0.0 if "cosine" in group or "align" in group else None,
-            )
-            title = f"{group} in {run.name}"
-            blocks.append(maker.figure("diagnostics", info, title=title, source=command_of(run)))
-    if not blocks:
-        return None
-    return Section(
-        "diagnostics",
-        "Method diagnostics",
-        "What the training method logged about itself: cosines between per-reward gradients and "
-        "their coefficients, token weights by decode group, credit by stage.",
         tuple(blocks),
     )
 
