@@ -23,7 +23,7 @@ from recast_eval.records import (
 R = TypeVar("R", bound=Record)
 _RUN = ("metrics.jsonl", "credit.jsonl")
 _EVALUATION = ("scores.jsonl", "verdicts.jsonl")
-_NOT_ENTERED = {"checkpoints", "images", "samples", "adapter", "state"}
+_NOT_ENTERED = {"checkpoints", "images", "samples", "adapter", "state", "audit", "review"}
 _DEPTH = 4
 
 
