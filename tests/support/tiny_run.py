@@ -66,16 +66,16 @@ def tiny_recipe(base: Path, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def tiny_run(recipe: Mapping[str, Any], out: Path) -> Parts:
-    """Train it and return what is in memory at the end."""
+def tiny_run(recipe: Mapping[str, Any], out: Path, *, stop_after: int = 0) -> Parts:
+    """Train it, or what is left of it, and return what is in memory at the end."""
     plan = make_plan(dict(recipe), scorers=Book())
     folder = RunFolder(out)
     if distributed.rank() == 0:
-        folder.prepare(plan, resume=False)
+        folder.prepare(plan, resume=out.exists())
     distributed.barrier()
     scorers = {name: _Channel(name) for name in plan.rewards}
     parts = build_parts(plan, folder, build_policy(plan, "cpu"), scorers, PROMPTS)
-    train(parts)
+    train(parts, stop=lambda: parts.epoch == stop_after)
     return parts
 
 
