@@ -199,7 +199,7 @@ def reward_rows(profile: Profile, rewards: tuple[str, ...]) -> list[int]:
 
 def _run(name: str, samples: Samples, generator: np.random.Generator) -> Estimate | None:
     """An estimate, or None if the samples lack what it needs."""
-    features = samples.x0_rewards is not None or samples.features is not None
+    features = samples.predictable
     needs = {
         "forward-pair": samples.completions is not None,
         "plug-in": samples.x0_rewards is not None,
@@ -220,7 +220,7 @@ def _curve(found: Estimate) -> Curve:
 
 
 def _published(samples: Samples, generator: np.random.Generator) -> list[list[float]] | None:
-    if samples.x0_rewards is None and samples.features is None:
+    if not samples.predictable:
         return None
     try:
         rho = observed_ratios(samples, predict(samples, folds=4, generator=generator))

@@ -11,7 +11,7 @@ from recast_eval.records import CreditRecord, write_json
 from recast_train.credit.base import CreditSetup
 from recast_train.credit.curves import GAINS, Gain, relative_gains
 from recast_train.credit.kinds._measured import ProfileConfig, credit_from_profile
-from recast_train.credit.profile import read_profile
+from recast_train.credit.profile import Profile, read_profile
 
 _WIDTH = 10
 
@@ -170,3 +170,24 @@ def draw_weights(path: Path, record: CreditRecord) -> None:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise ConfigError([f"--plot {path}: {error}"]) from error
+
+
+def profile_text(profile: Profile) -> str:
+    """The best estimator's ICC at each probed noise level, and its standard error."""
+    name = profile.default_estimator
+    curve = profile.estimates[name]
+    lines = [
+        f"share of each reward's variance decided ({name}; {profile.images} images of "
+        f"{profile.prompts} prompts); in brackets the standard error",
+        "sigma " + "".join(f"{reward[:12]:>16}" for reward in profile.rewards),
+    ]
+    for p, sigma in enumerate(profile.probes):
+        cells = "".join(
+            f"{row[p]:9.3f} ({error[p]:.3f})"
+            for row, error in zip(curve.information, curve.errors, strict=True)
+        )
+        lines.append(f"{sigma:.3f}{cells}")
+    for reward, (scored, total) in profile.scored.items():
+        if scored < total:
+            lines.append(f"{reward}: only {scored} of {total} images could be scored")
+    return "\n".join(lines)

@@ -26,12 +26,20 @@ class Samples:
     """(P,) noise levels, strictly falling inside (0, 1)."""
     x0_rewards: Array | None = None
     """(P, K, N) rewards of the decoded x_0 estimates; NaN where one failed."""
+    sharp_rewards: Array | None = None
+    """(P, K, N) rewards of a few ODE steps from x_t: sharp where the x_0 estimate is a blur, so
+    that a letter can be read. A function of x_t, hence a feature, and no draw to pair with."""
     features: Array | None = None
     """(P, N, F) any other function of x_t: pooled latent statistics."""
     completions: Array | None = None
     """(P, K, N) rewards of one stochastic completion of each x_t."""
     same_noise: bool = True
     """The completions start from the very x_t that the features describe."""
+
+    @property
+    def predictable(self) -> bool:
+        """Whether there is anything to regress on."""
+        return any(v is not None for v in (self.x0_rewards, self.sharp_rewards, self.features))
 
     def __post_init__(self) -> None:
         k, n = _shape(self.rewards, 2, "rewards (K, N)")
@@ -42,13 +50,13 @@ class Samples:
             raise ValueError(f"sigmas must fall strictly, got {np.asarray(self.sigmas).tolist()}")
         if p == 0 or not (np.min(self.sigmas) > 0 and np.max(self.sigmas) < 1):
             raise ValueError(f"probed sigmas must lie in (0, 1), got {list(self.sigmas)}")
-        for name, shape in (("x0_rewards", (p, k, n)), ("completions", (p, k, n))):
+        for name in ("x0_rewards", "sharp_rewards", "completions"):
             value = getattr(self, name)
-            if value is not None and np.shape(value) != shape:
-                raise ValueError(f"{name} must be (P, K, N) = {shape}, got {np.shape(value)}")
+            if value is not None and np.shape(value) != (p, k, n):
+                raise ValueError(f"{name} must be (P, K, N) = {(p, k, n)}, got {np.shape(value)}")
         if self.features is not None and np.shape(self.features)[:2] != (p, n):
             raise ValueError(f"features must be ({p}, {n}, F), got {np.shape(self.features)}")
-        for name in ("rewards", "x0_rewards", "features", "completions"):
+        for name in ("rewards", "x0_rewards", "sharp_rewards", "features", "completions"):
             value = getattr(self, name)
             if value is not None and np.isinf(value).any():
                 raise ValueError(f"{name} must be finite (NaN marks a failure), got infinity")

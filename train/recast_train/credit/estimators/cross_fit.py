@@ -45,12 +45,12 @@ def cross_fit(
 ) -> Estimate:
     """Held-out bound ``E[2 r f - f^2] <= Var(E[r | x_t])``, tight iff f = E[r | x_t].
 
-    f is a ridge regression on powers of ``r_k(x_0 estimate)``, on the other rewards' values
-    and on latent statistics, fitted on other prompts; r and f are centred within the prompt.
-    Being held out, a useless feature lowers the bound and never raises it.
+    f is a ridge regression on powers of every reward of the x_0 estimate, of the same after a
+    few ODE steps, and on latent statistics, fitted on other prompts; r and f are centred within
+    the prompt. Being held out, a useless feature lowers the bound and never raises it.
 
     Args:
-        samples: With ``x0_rewards``, ``features`` or both.
+        samples: With ``x0_rewards``, ``sharp_rewards`` or ``features``.
         replicates: Bootstrap draws over prompts, with f as fitted.
         generator: Draws folds and bootstrap.
         folds: Parts; whole prompts where there are enough of them.
@@ -94,7 +94,7 @@ def predict(samples: Samples, *, folds: int, generator: np.random.Generator) -> 
     Raises:
         ValueError: There is nothing to predict from, or fewer than two folds.
     """
-    if samples.x0_rewards is None and samples.features is None:
+    if not samples.predictable:
         raise ValueError("cross-fitting needs x0_rewards or features, got neither")
     if folds < 2:
         raise ValueError(f"folds must be >= 2, got {folds}")
@@ -134,19 +134,25 @@ def _split(
 def _design(samples: Samples, p: int) -> Array:
     """(N, F) functions of x_t at one noise level; a failed estimate counts as its mean."""
     columns: list[Array] = []
-    if samples.x0_rewards is not None:
-        raw = samples.x0_rewards[p]
-        there = ~np.isnan(raw)
-        filled = np.where(there, raw, 0.0)
-        mean = filled.sum(1, keepdims=True) / np.maximum(there.sum(1, keepdims=True), 1)
-        off = np.where(there, raw - mean, 0.0)
-        scale = np.sqrt((off**2).mean(axis=1, keepdims=True))
-        unit = np.divide(off, scale, out=np.zeros_like(off), where=scale > 0)
-        bounded = np.clip(unit, -4.0, 4.0)  # a fifth power of an outlier would own the fit
-        columns += [bounded.T**power for power in range(1, _POWERS + 1)]
+    for guess in (samples.x0_rewards, samples.sharp_rewards):
+        if guess is not None:
+            unit = _bounded(guess[p])
+            columns += [unit.T**power for power in range(1, _POWERS + 1)]
     if samples.features is not None:
         columns.append(np.nan_to_num(samples.features[p]))
     return np.concatenate(columns, axis=1)
+
+
+def _bounded(rewards: Array) -> Array:
+    """(K, N) in units of its deviation, a failed one in the middle."""
+    there = ~np.isnan(rewards)
+    filled = np.where(there, rewards, 0.0)
+    mean = filled.sum(1, keepdims=True) / np.maximum(there.sum(1, keepdims=True), 1)
+    off = np.where(there, rewards - mean, 0.0)
+    scale = np.sqrt((off**2).mean(axis=1, keepdims=True))
+    unit = np.divide(off, scale, out=np.zeros_like(off), where=scale > 0)
+    out: Array = np.clip(unit, -4.0, 4.0)  # a fifth power of an outlier would own the fit
+    return out
 
 
 def _alike(there: npt.NDArray[np.bool_]) -> list[list[int]]:

@@ -1,0 +1,43 @@
+"""``recast-train profile``: how much of each reward is decided at each noise level."""
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+
+def profile(
+    recipe: Annotated[str, typer.Argument(help="a recipe file, or the name of a shipped one")],
+    images: Annotated[
+        Optional[Path],  # noqa: UP045 - typer reads it at run time
+        typer.Option(help="measure on this folder's images instead of own rollouts"),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="file to write [default: profiles/NAME.json]"),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="prompts drawn from the recipe's set")] = 24,
+    images_per_prompt: Annotated[int, typer.Option(help="rollouts of each")] = 12,
+    probes: Annotated[int, typer.Option(help="noise levels looked at")] = 8,
+    set_: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--set", help="a.b=value, laid over the recipe; may be repeated"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ... [default: cuda if there]")] = "",
+) -> None:
+    """Measure discriminability curves offline and write them; see ``recast-train weights``."""
+    from recast_train.credit.show import profile_text
+    from recast_train.profiling import ProfileSettings, run_profile
+
+    path, found = run_profile(
+        recipe,
+        images=images,
+        out=out,
+        overrides=set_ or (),
+        settings=ProfileSettings(prompts=prompts, per_prompt=images_per_prompt, probes=probes),
+        device=device,
+    )
+    typer.echo(profile_text(found))
+    typer.echo(f"written to {path}")
+    if any(scored < total for scored, total in found.scored.values()):
+        raise typer.Exit(1)
