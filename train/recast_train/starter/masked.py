@@ -40,14 +40,22 @@ def build_masked(
 
     Args:
         work: Folder for resumable state and drawn cards; may be deleted afterwards.
-        out: Receives the finished parts (float32 safetensors); replaced as a whole.
+        out: Receives the finished parts (float32 safetensors), beside what else it holds.
         steps: Optimiser steps.
         seed: Of everything; the cards use ``seed + 1``.
         save_every: Steps between saves of the resumable state and of ``out``.
     """
+    for done in pretrain_masked(work, out, steps=steps, seed=seed, save_every=save_every):
+        log.info("masked starter: step %d of %d is in %s", done, steps, out)
+
+
+def pretrain_masked(
+    work: Path, out: Path, *, steps: int, save_every: int, seed: int = 0, cards: int = CARDS
+) -> Iterator[int]:
+    """As ``build_masked``, from ``cards`` drawn cards; yields the steps done at each save."""
     work.mkdir(parents=True, exist_ok=True)
     parts = build_masked_parts(seed)
-    trainer = _Trainer(parts, _cards(work, parts, seed + 1), seed + 2, steps)
+    trainer = _Trainer(parts, _cards(work, parts, seed + 1, cards), seed + 2, steps)
     path = work / "masked.safetensors"
     if path.exists():
         trainer.load_state(load_state(path))
@@ -57,6 +65,7 @@ def build_masked(
         with trainer.averaged():
             _save(parts, out)
         log.info("masked pre-training step %d/%d: loss %.4f", done, steps, trainer.loss)
+        yield done
 
 
 def _save(parts: MaskedParts, out: Path) -> None:
@@ -72,10 +81,10 @@ def _save(parts: MaskedParts, out: Path) -> None:
     part.rmdir()
 
 
-def _cards(work: Path, parts: MaskedParts, seed: int) -> dict[str, Tensor]:
+def _cards(work: Path, parts: MaskedParts, seed: int, count: int) -> dict[str, Tensor]:
     path = work / "masked-cards.safetensors"
     if not path.exists():
-        captions, grids = draw_token_cards(CARDS, seed)
+        captions, grids = draw_token_cards(count, seed)
         cards = {"grids": torch.from_numpy(grids), "captions": caption_ids(parts, captions)}
         save_file(cards, path)
     found: dict[str, Tensor] = load_file(path)
