@@ -31,7 +31,7 @@ class ModelSource:
     base: str
     """Pipeline folder or hub id to draw with; empty for images."""
     digest: str
-    """Names the weights, or the image folder's table, by content."""
+    """Names the weights, or the image folder's table and pictures, by content."""
     card: CheckpointCard | None = None
 
     @property
@@ -131,8 +131,7 @@ def _find(text: str) -> _Found:
     if (path / _METADATA).is_file():
         stem = path.resolve().name
         stem = path.resolve().parent.name if stem == "images" else stem
-        table = "images:" + file_sha256(path / _METADATA)
-        return _Found("images", path, "", stem, digest(table))
+        return _Found("images", path, "", stem, _folder_digest(path))
     if (path / _INDEX).is_file():
         return _Found("pipeline", path, str(path), path.resolve().name, _pipeline_digest(path))
     if path.exists():
@@ -145,6 +144,13 @@ def _find(text: str) -> _Found:
     if _HUB.match(text):
         return _Found("pipeline", None, text, text.replace("/", "-"), digest("hub:" + text))
     raise ConfigError([f"{text}: no such folder, and no hub id (OWNER/NAME)"])
+
+
+def _folder_digest(folder: Path) -> str:
+    """Of the table and the pictures: the same prompts and file names are common to two models."""
+    pictures = sorted(p for p in folder.iterdir() if p.is_file() and p.name != _METADATA)
+    seen = [(p.name, file_sha256(p)) for p in pictures]
+    return digest(["images", file_sha256(folder / _METADATA), seen])
 
 
 def _step_name(checkpoint: Path) -> str:
