@@ -3,6 +3,7 @@
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -64,13 +65,13 @@ class Plan:
     def values(self) -> dict[str, Any]:
         """The whole recipe as JSON values, defaults written out."""
         found = asdict(self.recipe)
-        for key, config in (
-            ("model", self.policy_config),
-            ("method", self.method_config),
-            ("credit", self.credit_config),
-            ("aggregator", self.aggregator_config),
+        for key, spec, config in (
+            ("model", self.policy, self.policy_config),
+            ("method", self.method, self.method_config),
+            ("credit", self.credit, self.credit_config),
+            ("aggregator", self.aggregator, self.aggregator_config),
         ):
-            found[key] = {"kind": found[key].get("kind", self.policy.name), **asdict(config)}
+            found[key] = {"kind": spec.name, **asdict(config)}
         return typing.cast(dict[str, Any], _plain(found))
 
     def digest(self) -> str:
@@ -113,8 +114,10 @@ def make_plan(
     blocks = {
         "policy": _block(POLICIES, "model", {"kind": "sd3", **recipe.model}, problems),
         "method": _block(METHODS, "method", recipe.method, problems),
-        "credit": _block(CREDITS, "credit", recipe.credit, problems),
-        "aggregator": _block(AGGREGATORS, "aggregator", recipe.aggregator, problems),
+        "credit": _block(CREDITS, "credit", {"kind": "static", **recipe.credit}, problems),
+        "aggregator": _block(
+            AGGREGATORS, "aggregator", {"kind": "weighted-sum", **recipe.aggregator}, problems
+        ),
     }
     rewards = _cards(recipe, scorers, problems)
     if all(spec is not None for spec, _ in blocks.values()):
@@ -156,7 +159,7 @@ class _UniqueLoader(yaml.SafeLoader):
 
 
 def _override(values: dict[str, Any], sets: Sequence[str], problems: list[str]) -> dict[str, Any]:
-    merged: dict[str, Any] = yaml.safe_load(yaml.safe_dump(values))
+    merged = deepcopy(values)
     for text in sets:
         key, equals, value = text.partition("=")
         parts = key.split(".")

@@ -174,10 +174,12 @@ class Recipe:
     """Judges that this run promises not to train on."""
     allow_shared_family: str = ""
     """Why a reward may share a model family with a held-out judge; empty: it may not."""
-    credit: dict[str, Any] = field(default_factory=lambda: {"kind": "static"})
+    credit: dict[str, Any] = field(default_factory=dict)
+    """``kind`` (``static`` if absent) and its switches."""
     mode: Literal["advantage", "pre", "loss"] = "advantage"
     """Where W enters: per-reward advantages, raw rewards, or per-reward losses."""
-    aggregator: dict[str, Any] = field(default_factory=lambda: {"kind": "weighted-sum"})
+    aggregator: dict[str, Any] = field(default_factory=dict)
+    """``kind`` (``weighted-sum`` if absent) and its switches."""
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     probes: ProbesConfig = field(default_factory=ProbesConfig)

@@ -91,9 +91,9 @@ class RunFolder:
                 "budgets": dict(zip(recipe.rewards, plan.budgets.tolist(), strict=True)),
                 "heldout": list(recipe.heldout),
                 "allow_shared_family": recipe.allow_shared_family,
-                "credit": recipe.credit["kind"],
-                "method": recipe.method["kind"],
-                "aggregator": recipe.aggregator["kind"],
+                "credit": plan.credit.name,
+                "method": plan.method.name,
+                "aggregator": plan.aggregator.name,
                 **facts,
             },
         )

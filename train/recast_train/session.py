@@ -86,6 +86,7 @@ def _run(
     if distributed.rank() == 0:
         folder.prepare(plan, resume=resume)
     distributed.barrier()
+    _quieten()
     policy = build_policy(plan, device)
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, device)
     parts = build_parts(plan, folder, policy, scorers, prompts)
@@ -104,6 +105,15 @@ def _run(
         list_checkpoints(folder.checkpoints)[-1].name,
     )
     return finished
+
+
+def _quieten() -> None:
+    """The libraries' own loading bars say nothing about training, and litter a log."""
+    from diffusers.utils import logging as diffusers_logging
+    from transformers.utils import logging as transformers_logging
+
+    diffusers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
 
 
 def _bar(epochs: range) -> Iterable[int]:

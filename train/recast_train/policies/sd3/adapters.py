@@ -1,6 +1,7 @@
 """Two LoRA adapters on one transformer: ``new`` is trained, ``old`` draws."""
 
 import warnings
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -72,7 +72,9 @@ class Sd3Policy:
         pipeline.set_progress_bar_config(disable=True)
         self.pipeline = pipeline.to(self._device)
         self._transformer = pipeline.transformer.eval()
-        self._vae = pipeline.vae.to(torch.float32).eval().requires_grad_(False)
+        self._vae = pipeline.vae.eval().requires_grad_(False)
+        if self._vae.dtype != torch.float32:
+            self._vae = self._vae.float()
         generator = Generator().manual_seed(setup.seed)
         self.adapters = Adapters(self._transformer, config.lora, generator)
         if config.gradient_checkpointing:

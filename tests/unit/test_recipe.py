@@ -1,0 +1,142 @@
+"""Recipes: every mistake is said, all at once, with its place and the right name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from recast_eval.errors import ConfigError, PluginError
+from recast_eval.scorers import ScorerCard, ScorerSpec
+from recast_train.config import load_plan, make_plan, read_yaml
+from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
+
+
+class _Book:
+    families = {"ocr": "paddle", "finish": "rules", "judge": "paddle", "other": "tesseract"}
+
+    def load(self, name: str) -> ScorerSpec:
+        if name not in self.families:
+            raise PluginError(f"no scorer {name!r}; did you mean ocr?")
+        card = ScorerCard(
+            name=name, version=1, family=self.families[name], what="a test", unit="share"
+        )
+        return ScorerSpec(card, lambda **options: None)  # type: ignore[arg-type,return-value]
+
+
+def _values(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "r",
+        "seed": 0,
+        "model": {"base": "starter"},
+        "prompts": {"set": "starter-ocr"},
+        "groups": {"prompts_per_epoch": 2, "group_size": 4},
+        "rewards": {"ocr": 3, "finish": 1},
+        "method": {"kind": "nft"},
+        "epochs": 5,
+    } | changes
+
+
+def _problems(*overrides: str, **changes: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_plan(_values(**changes), overrides, source="r.yaml", scorers=_Book())
+    return "\n".join(caught.value.problems)
+
+
+def test_defaults_are_written_out_and_name_the_run() -> None:
+    plan = make_plan(_values(), scorers=_Book())
+    np.testing.assert_allclose(plan.budgets, [0.75, 0.25])
+    assert list(plan.recipe.rewards) == ["ocr", "finish"]  # the recipe's order is W's order
+    assert plan.solver == "euler"
+    again = make_plan(plan.values(), scorers=_Book())
+    assert again.values() == plan.values()
+    assert again.digest() == plan.digest()
+    other = make_plan(_values(), ["method.beta=0.5"], scorers=_Book())
+    assert other.digest() != plan.digest()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("epoch=3", "epoch: unknown key; did you mean epochs"),
+        ("sampler.stepz=3", "sampler.stepz: unknown key; did you mean steps"),
+        ("method.betta=1", "method.betta: unknown key; did you mean beta"),
+        ("method.old_decay.rat=1", "method.old_decay.rat: unknown key; did you mean rate"),
+        ("model.lora.rnak=4", "model.lora.rnak: unknown key; did you mean rank"),
+        ("rewards.ocr.budgett=4", "rewards.ocr.budgett: unknown key; did you mean budget"),
+        ("credit.temperature=1", "credit.temperature: unknown key"),
+        ("epochs=many", "epochs: Input should be a valid integer"),
+        ("epochs=0", "epochs: must be 1 or more, got 0"),
+        ("rewards.ocr=-1", "rewards.ocr: a budget must not be negative, got -1"),
+        ("rewards.ocr=.nan", "rewards.ocr.budget: Input should be a finite number"),
+        ("rewards.blur=1", "rewards.blur: no scorer 'blur'; did you mean ocr"),
+        ("method.kind=nftt", "method.kind: no recast.methods 'nftt'; did you mean nft"),
+        ("method.kind=rebrl", "trains masked policies, but model.kind sd3 is velocity"),
+        ("sampler.solver=heun", "sampler.solver: sd3 has euler, dpm2"),
+        ("mode=post", "mode: Input should be 'advantage', 'pre' or 'loss'"),
+        ("groups.group_size=1", "groups.group_size: must be 2 or more"),
+        ("steps_per_epoch=9", "steps_per_epoch: 9 is more than the 8 images"),
+        ("sampler.steps", "--set sampler.steps: must be key.path=value"),
+        ("epochs=[", "the value is no YAML"),
+    ],
+)
+def test_each_mistake_is_named(override: str, said: str) -> None:
+    assert said in _problems(override)
+
+
+def test_all_mistakes_at_once_with_the_file() -> None:
+    text = _problems("epochs=0", "seed=-1", "rewards.blur=1", "method.beta=-1")
+    assert len(text.splitlines()) == 4
+    assert all(line.startswith("r.yaml: ") for line in text.splitlines())
+
+
+def test_no_budget_at_all() -> None:
+    assert "all budgets are 0" in _problems(rewards={"ocr": 0})
+    assert "needs one reward or more" in _problems(rewards={})
+
+
+def test_a_judge_of_a_rewards_family_is_not_held_out() -> None:
+    text = _problems(heldout=["judge"])
+    assert "judge shares the model family 'paddle' with the reward ocr" in text
+    make_plan(_values(heldout=["other"]), scorers=_Book())
+    reason = {"heldout": ["judge"], "allow_shared_family": "to measure how much it matters"}
+    plan = make_plan(_values(**reason), scorers=_Book())
+    assert plan.values()["allow_shared_family"] == reason["allow_shared_family"]
+
+
+def test_balancing_raw_rewards_is_refused() -> None:
+    assert "has nothing to balance" in _problems(mode="pre", aggregator={"kind": "marble"})
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(yaml.safe_dump(_values()), "utf-8")
+    plan = load_plan(path, ["optimiser.learning_rate=1e-2"], scorers=_Book())
+    assert plan.recipe.optimiser.learning_rate == 0.01  # YAML itself reads 1e-2 as a text
+    path.write_text("name: a\nname: b\n", "utf-8")
+    with pytest.raises(ConfigError, match="'name' is given twice"):
+        read_yaml(path)
+    path.write_text("- a\n", "utf-8")
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        read_yaml(path)
+    with pytest.raises(ConfigError, match="no such file"):
+        read_yaml(tmp_path / "none.yaml")
+    path.write_text("a: !!python/object/apply:os.system [true]\n", "utf-8")
+    with pytest.raises(ConfigError, match="could not determine a constructor"):
+        read_yaml(path)
+
+
+def test_names_of_shipped_recipes() -> None:
+    assert find_recipe("starter-static").is_file()
+    with pytest.raises(ConfigError, match="did you mean starter-static"):
+        find_recipe("starter-statc")
+    with pytest.raises(ConfigError, match="no such file"):
+        find_recipe("missing.yaml")
+
+
+@pytest.mark.parametrize("path", shipped_recipes(), ids=lambda p: p.stem)
+def test_shipped_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
+    plan = load_plan(path)
+    assert plan.recipe.name == path.stem
+    assert head_line(path)
