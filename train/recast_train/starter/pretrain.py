@@ -15,7 +15,9 @@ from recast_train.tensorfile import load_state, save_state
 
 log = logging.getLogger(__name__)
 
-BATCH: Final = 96
+BATCHES: Final = ((1400, 96), (0, 48))
+"""(steps from the start, cards a step); the last pair holds for the rest. Smaller batches buy more
+steps in the hour once the coarse structure is learned."""
 LEARNING_RATE: Final = 1e-3
 EMA_DECAY: Final = 0.998
 DROP_CAPTION: Final = 0.1
@@ -96,9 +98,10 @@ def _rate(step: int, steps: int) -> float:
     return min((step + 1) / 100, 1.0, max((steps - step) / (0.25 * steps), 0.01))
 
 
-def _batch(cards: Cards, empty: Tensor, rng: Generator) -> tuple[Tensor, Tensor, int]:
+def _batch(cards: Cards, empty: Tensor, step: int, rng: Generator) -> tuple[Tensor, Tensor, int]:
     long = bool(torch.rand((), generator=rng) < LONG_SHARE)
-    rows = torch.randint(len(cards.latents), (BATCH // 3 if long else BATCH,), generator=rng)
+    size = next((n for until, n in BATCHES if step < until), BATCHES[-1][1])
+    rows = torch.randint(len(cards.latents), (size // 3 if long else size,), generator=rng)
     ids = cards.tokens[rows].clone()
     ids[torch.rand(len(ids), generator=rng) < DROP_CAPTION] = empty
     return cards.latents[rows].float(), ids, LONG if long else SHORT
@@ -137,7 +140,7 @@ def pretrain(
     empty = tokenize(pipeline, [""])
     smooth = 1.0
     for step in range(start, steps):
-        x_0, ids, extra = _batch(cards, empty, rng)
+        x_0, ids, extra = _batch(cards, empty, step, rng)
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * _rate(step, steps)
         loss = flow_loss(pipeline, x_0, ids, extra, rng)
