@@ -8,7 +8,6 @@ import typer
 if TYPE_CHECKING:
     from recast_eval.judging.cards import Price
     from recast_eval.judging.executor import Options
-    from recast_eval.judging.pairs import ImageSet
     from recast_eval.judging.workflow import Bench, Judged
 
 
@@ -44,11 +43,20 @@ def judge(
     repeats: Annotated[int | None, typer.Option(help="Ask each question so often.", min=1)] = None,
     concurrency: Annotated[int, typer.Option(help="Most calls at once.", min=1)] = 16,
     prompts: Annotated[
-        str | None, typer.Option(help="Prompt set, to draw from checkpoints.")
+        str | None, typer.Option(help="Prompt sets, to draw from checkpoints; see score.")
     ] = None,
+    split: Annotated[str, typer.Option(help="Of the prompt sets.")] = "test",
+    limit: Annotated[int | None, typer.Option(help="Use so many prompts of each set.")] = None,
+    images_per_prompt: Annotated[int, typer.Option(help="To draw.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Of images that are drawn.")] = 0,
+    scorers: Annotated[
+        str | None, typer.Option(help="Scorers of the offline jury, separated by commas.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...: for drawing.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
 ) -> None:
     """Judge models against each other; run it again to finish what was interrupted."""
+    from recast_eval.commands._models import Wanted, bring_models
     from recast_eval.judging.executor import Options
     from recast_eval.judging.workflow import (
         Bench,
@@ -61,8 +69,19 @@ def judge(
     cards = choose_cards(judges or [], has_endpoint=bool(base_url or model), repeats=repeats)
     endpoint = find_endpoint(cards, base_url, model)
     rate = _price(price)
-    folder = out or Path("evals") / "-vs-".join(Path(m).name or "model" for m in models)[:100]
-    sets = _image_sets(models, folder, prompts)
+    wanted = Wanted(
+        models,
+        out,
+        prompts,
+        split,
+        limit,
+        images_per_prompt,
+        seed,
+        device,
+        tuple(name.strip() for name in (scorers or "").split(",") if name.strip()),
+    )
+    offline = any(card.offline for card in cards)
+    folder, sets = bring_models(wanted, scores=offline, look_only=dry_run)
     bench = Bench(tuple(cards), endpoint, tuple(sets))
     check_bench(bench, max_cost, rate)
     if dry_run:
@@ -72,7 +91,7 @@ def judge(
     if batch is not None:
         _batch(batch, bench, folder, options)
         return
-    done = _run(bench, folder, options, models)
+    done = _run(bench, folder, options)
     _say(bench, done, folder)
     scored, total = done.tally.of(bench.names())
     if scored < total:
@@ -90,18 +109,6 @@ def _price(text: str | None) -> "Price | None":
         return Price(input=sent, output=made)
     except ValueError:
         raise ConfigError([f"--price {text!r}: must be two numbers, like 2.5,10"]) from None
-
-
-def _image_sets(models: list[str], out: Path, prompts: str | None) -> "list[ImageSet]":
-    from recast_eval.judging.pairs import read_image_set
-
-    del prompts
-    found = []
-    for given in models:
-        inside = out / "images" / given
-        folder = inside if (inside / "metadata.jsonl").is_file() else Path(given)
-        found.append(read_image_set(folder, folder.resolve().name))
-    return found
 
 
 def _estimate(bench: "Bench", out: Path, rate: "Price | None") -> None:
@@ -122,7 +129,7 @@ def _estimate(bench: "Bench", out: Path, rate: "Price | None") -> None:
     typer.echo("dry run: nothing was asked")
 
 
-def _run(bench: "Bench", out: Path, options: "Options", models: list[str]) -> "Judged":
+def _run(bench: "Bench", out: Path, options: "Options") -> "Judged":
     from dataclasses import replace
 
     from recast_eval.console import progress
@@ -176,6 +183,10 @@ def _say(bench: "Bench", done: "Judged", out: Path) -> None:
     scored, total = done.tally.of(bench.names())
     typer.echo(f"{scored} of {total} scored -> {out / 'verdicts.jsonl'}")
     if all(card.offline for card in bench.cards):
+        if not scored:
+            typer.echo(
+                "no held-out scores here: recast-eval score MODELS --judges A,B first", err=True
+            )
         typer.echo(
             "judged by the offline jury of held-out scorers. For a vision-language model: "
             "--base-url http://HOST:PORT/v1 --model NAME (key in OPENAI_API_KEY)"

@@ -50,7 +50,7 @@ def offline_records(
         pairs: As for a judge that is asked.
         scores: Of held-out scorers only.
     """
-    axes = tuple(card.axes)
+    axes = _spoken_for(card, scores)
     families: dict[str, str] = {}
     for pair in pairs:
         problem = _problem(pair)
@@ -78,6 +78,13 @@ def offline_records(
             votes=votes,
             grades=_grades(pair, votes, scores),
         )
+
+
+def _spoken_for(card: JudgeCard, scores: Scores) -> tuple[str, ...]:
+    """The card's axes on which some scorer that is here votes; all of them if none does."""
+    here = {scorer for row in scores.values() for scorer in row}
+    found = {axis for scorer in here for axis in _axes_of(card, scorer)}
+    return tuple(axis for axis in card.axes if axis in found) or tuple(card.axes)
 
 
 def _problem(pair: Pair) -> FailureKind | None:

@@ -8,16 +8,24 @@ from PIL import Image
 
 
 def make_folder(
-    folder: Path, *, prompts: int, samples: int = 1, seed: int = 0, size: int = 16
+    folder: Path,
+    *,
+    prompts: int,
+    samples: int = 1,
+    seed: int = 0,
+    size: int = 16,
+    flat: bool = False,
 ) -> Path:
-    """Random images, ``metadata.jsonl`` beside them."""
+    """Random images (noise, or one colour each if ``flat``), ``metadata.jsonl`` beside them."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
     lines = []
     for i in range(prompts):
         for sample in range(samples):
             name = f"{i}-{sample}.png"
-            pixels = random.integers(0, 256, (size, size, 3), dtype=np.uint8)
+            drawn = (1, 1, 3) if flat else (size, size, 3)
+            pixels = random.integers(0, 256, drawn, dtype=np.uint8)
+            pixels = np.broadcast_to(pixels, (size, size, 3)).copy()
             Image.fromarray(pixels).save(folder / name)
             lines.append(
                 {
