@@ -27,7 +27,7 @@ Token = Literal["A", "B", "tie"]
 T = TypeVar("T")
 
 MAX_REPLY: Final = 65_536
-"""Characters read, from the end: verdicts come last, and a hostile reply must stay cheap."""
+"""Characters after the reasoning block; a longer reply has missed the contract, and stays cheap."""
 
 _THOUGHT: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>", re.IGNORECASE)
 _TOKEN: Final = re.compile(
@@ -173,7 +173,9 @@ def _parse(reply: str | None, how: _Reading[T]) -> dict[str, T]:
         raise VerdictError("truncated", "the reply stopped at its token budget")
     if how.finish_reason == "content_filter":
         raise VerdictError("refused", "the endpoint's content filter stopped the reply")
-    text = _without_thoughts(reply or "")[-MAX_REPLY:]
+    text = _without_thoughts(reply or "")
+    if len(text) > MAX_REPLY:
+        raise VerdictError("no_verdict", f"{len(text):,} characters are no verdict")
     if not re.sub(r"```\w*", "", text).strip():
         raise VerdictError("empty", "the reply has no text")
     for shown in how.content:
