@@ -57,7 +57,7 @@ def adjusted_win_rate(
 
     Returns:
         The adjusted rate and each property's slope, or ``Undefined`` where there are too few
-        prompts for the properties.
+        prompts for the properties or all scores are equal.
 
     Raises:
         ValueError: No pairs, lengths differ, or a value is not finite.
@@ -80,6 +80,8 @@ def adjusted_win_rate(
         names.append(name)
         columns.append(found / spread)
     many = int(codes.max()) + 1
+    if np.ptp(won) == 0:
+        return Undefined(f"all {len(won)} pairs are scored {won[0]:g}: no property can matter")
     if many < 10 * len(columns):
         return Undefined(f"{many} prompts are too few for {len(names)} properties: 10 for each")
     raw = float(cluster_means(won, codes).mean())

@@ -158,6 +158,8 @@ def test_adjusting_removes_what_a_property_explains() -> None:
 def test_few_prompts_are_not_adjusted() -> None:
     found = adjusted_win_rate([1, 0] * 5, range(10), {"size": np.arange(10.0)})
     assert isinstance(found, Undefined)
+    alike = adjusted_win_rate([0.5] * 60, range(60), {"size": np.arange(60.0)})
+    assert isinstance(alike, Undefined)
     with pytest.raises(ValueError, match="size"):
         adjusted_win_rate([1, 0], [0, 1], {"size": [1.0]})
 
