@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dposv
 
 Array = npt.NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ MARGIN = 1e-10
 _TOLERANCE = 1e-13
 _STRIDE = 40.0
 """Longest step of a dual in log units: exp of it is still far from overflow."""
+_HUGE = 1e30
+"""Curvature that pins the gauge."""
 
 
 class Projection(NamedTuple):
@@ -90,33 +93,35 @@ def _project(z: Array, r: Array, c: Array, start: Array | None) -> Projection:
 
 def _newton(z: Array, r: Array, c: Array, u: Array, limit: int) -> Projection:
     """Damped Newton on F; every iterate has exact columns."""
-    free = np.arange(len(r)) != np.argmax(r)  # gauge: the largest budget's dual stays put
-    base, step = _absorb(z, u), np.zeros(len(r))
-    q, s = _columns(base, step)
-    grad = q @ c - r
-    best, count = float(np.abs(grad).max()), 0
-    while best > _TOLERANCE and count < limit:
+    gauge = int(r.argmax())  # the largest budget's dual stays put
+    base = _absorb(z, u)
+    q, s, grad = _evaluate(base, 1.0, c, r)
+    error, count = _largest(grad), 0
+    while error > _TOLERANCE and count < limit:
         count += 1
-        d = _direction(q, c, r, grad, free)
+        d = _direction(q, c, r, grad, gauge)
         slope, length = float(grad @ d), 1.0
         for _ in range(40):
-            trial_q, trial_s = _columns(base, length * d)
-            trial = trial_q @ c - r
-            if (
-                trial @ d <= 0
-                or _decrease(c, s, trial_s, float(r @ d) * length) <= 1e-4 * slope * length
-            ):
+            trial_q, trial_s, trial = _evaluate(base, np.exp(length * d)[:, None], c, r)
+            found = _largest(trial)
+            # F need only be looked at if neither its gradient nor its slope shows progress.
+            if found < 0.5 * error or trial @ d <= 0:
+                break
+            fall = float(c @ np.log(trial_s / s)) - length * float(r @ d)
+            if fall <= 1e-4 * slope * length:
                 break
             length *= 0.5
-        error = float(np.abs(trial).max())
-        if error >= best and best < MARGIN / 100:
+        if found >= error and error < MARGIN / 100:
             break  # rounding is all that is left
-        u = u + length * d
-        base, q, s, grad, best = trial_q, trial_q, np.ones_like(s), trial, error
-        if np.abs(length * d).max() > 10.0:  # refresh what a long step drove under
+        step = length * d
+        u = u + step
+        base, q, grad, error = trial_q, trial_q, trial, found
+        if _largest(step) > 10.0:  # bring back what a long step drove into underflow
             base = _absorb(z, u)
-            q, s = _columns(base, step)
-    return Projection(q * c, u, count, best, "newton")
+            q, s, grad = _evaluate(base, 1.0, c, r)
+        else:
+            s = np.ones_like(s)
+    return Projection(q * c, u, count, error, "newton")
 
 
 def _absorb(z: Array, u: Array) -> Array:
@@ -125,29 +130,35 @@ def _absorb(z: Array, u: Array) -> Array:
     return out
 
 
-def _columns(base: Array, d: Array) -> tuple[Array, Array]:
-    """Softmax over rewards of ``log(base) + d``, and the sums that it was divided by."""
-    scaled = base * np.exp(d)[:, None]
+def _evaluate(base: Array, factor: Array | float, c: Array, r: Array) -> tuple[Array, Array, Array]:
+    """Softmax over rewards of ``log(base * factor)``, the sums it was divided by, F's gradient."""
+    scaled = base * factor
     s = scaled.sum(axis=0)
-    return scaled / s, s
+    scaled /= s
+    return scaled, s, scaled @ c - r
 
 
-def _decrease(c: Array, before: Array, after: Array, linear: float) -> float:
-    """Change of F from ``before`` to ``after`` (both column sums of one base)."""
-    return float(c @ np.log(after / before)) - linear
+def _largest(values: Array) -> float:
+    # K is at most a handful: a list is faster than two ufuncs.
+    return max(map(abs, values.tolist()))
 
 
-def _direction(q: Array, c: Array, r: Array, grad: Array, free: npt.NDArray[np.bool_]) -> Array:
+def _direction(q: Array, c: Array, r: Array, grad: Array, gauge: int) -> Array:
     """Newton direction with the gauge fixed, no longer than ``_STRIDE``."""
-    mass = q @ c
-    hessian = np.diag(mass) - (q * c) @ q.T
-    # A saturated softmax has no curvature left: this much keeps the system regular and is
-    # far below any curvature that matters.
-    hessian.flat[:: len(r) + 1] += 1e-14 * np.maximum(mass, r)
-    d = np.zeros(len(r))
-    d[free] = np.linalg.solve(hessian[np.ix_(free, free)], -grad[free])
-    longest = float(np.abs(d).max())
-    return d if longest <= _STRIDE else d * (_STRIDE / longest)
+    mass = grad + r
+    hessian = (q * -c) @ q.T
+    # A saturated softmax has no curvature left: this much keeps the matrix positive definite
+    # and is far below any curvature that matters.
+    hessian.ravel()[:: len(r) + 1] += mass + 1e-14 * np.maximum(mass, r)
+    hessian[gauge, gauge] = _HUGE
+    _, d, info = dposv(hessian, -grad)
+    if info:
+        hessian.ravel()[:: len(r) + 1] += 1e-8 * np.maximum(mass, r)
+        d = np.linalg.lstsq(hessian, -grad, rcond=None)[0]
+    d[gauge] = 0.0
+    longest = _largest(d)
+    out: Array = d if longest <= _STRIDE else d * (_STRIDE / longest)
+    return out
 
 
 def _continuation(z: Array, r: Array, c: Array, spent: int) -> Projection:
