@@ -1,6 +1,7 @@
 """Scorers that look at one image at a time: a batch is single calls, by construction."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,11 @@ def check_batch(images: Sequence[np.ndarray], prompts: Sequence[str]) -> None:
             raise ValueError(f"images[{i}] must be a uint8 array (H, W, 3)")
         if image.shape[2] != 3 or 0 in image.shape:
             raise ValueError(f"images[{i}] must be uint8 (H, W, 3), got shape {image.shape}")
+
+
+def with_revision(card: ScorerCard, sha256: str) -> ScorerCard:
+    """The card of loaded weights: other bytes are another scorer."""
+    return replace(card, revision=sha256[:16])
 
 
 class EachScorer:

@@ -17,8 +17,19 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn import functional
 
+from recast_eval.content import content
 from recast_eval.errors import DataError, MissingError
-from recast_eval.scorers.world import BACKGROUNDS, COLORS, RELATIONS, SHAPES, SIZE
+from recast_eval.records import Failed, Scored, file_sha256
+from recast_eval.scorers.base import ScorerCard
+from recast_eval.scorers.each import NOT_APPLICABLE, EachScorer, with_revision
+from recast_eval.scorers.world import (
+    BACKGROUNDS,
+    COLORS,
+    RELATIONS,
+    SHAPES,
+    SIZE,
+    parse_caption,
+)
 from recast_eval.scorers.world.scene import NUMBERS
 
 Kind = Literal["conv", "patch"]
@@ -35,6 +46,7 @@ _WORDS: Final = (
     *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
 )
 _TOKEN: Final = {word: i + 2 for i, word in enumerate(_WORDS)}  # 0 is padding, 1 unknown
+_WORD: Final = re.compile("[a-z]+|[A-Z]")
 _MAX_WORDS, _MAX_LETTERS = 20, 72
 
 
@@ -42,7 +54,7 @@ def word_tokens(captions: Sequence[str]) -> Int[Tensor, "batch 20"]:
     """Words, and the letters of a quoted word one by one; unknown words are 1."""
     out = torch.zeros(len(captions), _MAX_WORDS, dtype=torch.int64)
     for i, caption in enumerate(captions):
-        found = re.findall(r"[a-z]+|[A-Z]", caption)[:_MAX_WORDS]
+        found = _WORD.findall(caption)[:_MAX_WORDS]
         out[i, : len(found)] = torch.tensor([_TOKEN.get(w, 1) for w in found], dtype=torch.int64)
     return out
 
@@ -184,8 +196,39 @@ def load_tower(path: Path, kind: Kind) -> TwoTower:
     return model.eval().requires_grad_(False)
 
 
-def cosine(model: TwoTower, pixels: np.ndarray, caption: str) -> float:
-    """Fit of one card and one caption, in [-1, 1]; one at a time, so batches cannot differ."""
-    with torch.inference_mode():
-        value = (model.see(to_input([pixels])) * model.read([caption])).sum()
-    return float(value.clamp(-1, 1))
+def build_tower_scorer(
+    card: ScorerCard, kind: Kind, *, device: str, weights: str | None
+) -> EachScorer:
+    """Make a scorer of a tower; one card at a time, so that batches cannot differ.
+
+    Args:
+        card: Of the scorer; its ``weights`` names a file below ``train/starter``.
+        kind: Build of the tower.
+        device: Where it runs.
+        weights: Another file.
+
+    Raises:
+        MissingError: The weights are not here.
+        DataError: They are no such tower.
+    """
+    name = card.weights.removeprefix("train/starter/")
+    path = Path(weights) if weights else content("train/starter") / name
+    model = load_tower(path, kind).to(device)
+    limit = card.text_limit or 0
+
+    def score(pixels: np.ndarray, prompt: str) -> Scored | Failed:
+        if parse_caption(prompt) is None:
+            detail = "the prompt is no caption of the card language"
+            return Failed(reason=NOT_APPLICABLE, detail=detail)
+        with torch.inference_mode():
+            seen = model.see(to_input([pixels]).to(device))
+            value = float((seen * model.read([prompt])).sum().clamp(-1, 1))
+        tokens = word_count(prompt) if kind == "conv" else len(prompt)
+        return Scored(value=value, truncated=tokens > limit)
+
+    return EachScorer(with_revision(card, file_sha256(path)), score)
+
+
+def word_count(caption: str) -> int:
+    """Tokens of a caption as the word tower counts them."""
+    return len(_WORD.findall(caption))

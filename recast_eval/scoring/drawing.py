@@ -133,10 +133,22 @@ def load_drawer(source: ModelSource, sampler: Sampler, *, seed: int, device: str
 def _pipeline(base: str, device: str) -> Any:
     import torch
     from diffusers import DiffusionPipeline
+    from diffusers.utils import logging as diffusers_logging
+    from transformers.utils import logging as transformers_logging
 
+    for noisy in (diffusers_logging, transformers_logging):  # their bars are not ours to show
+        noisy.disable_progress_bar()
+        noisy.set_verbosity_error()
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     try:
-        pipeline = DiffusionPipeline.from_pretrained(base, dtype=dtype, use_safetensors=True)
+        index = DiffusionPipeline.load_config(base)
+        # An SD3 saved without T5 lists neither of its parts; from_pretrained wants to be told.
+        third = ("text_encoder_3", "tokenizer_3")
+        sd3 = str(index.get("_class_name", "")).startswith("StableDiffusion3")
+        absent = {n: None for n in third if sd3 and index.get(n, [None])[0] is None}
+        pipeline = DiffusionPipeline.from_pretrained(
+            base, dtype=dtype, use_safetensors=True, **absent
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError([f"{base}: cannot be loaded as a diffusers pipeline: {error}"]) from error
     return pipeline.to(device)
