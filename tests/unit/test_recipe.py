@@ -1,7 +1,7 @@
 """Recipes: every mistake is said, all at once, with its place and the right name."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
 
 
 class _Book:
-    families = {"ocr": "paddle", "finish": "rules", "judge": "paddle", "other": "tesseract"}
+    families: ClassVar = {"ocr": "pp", "finish": "rules", "judge": "pp", "other": "tesseract"}
 
     def load(self, name: str) -> ScorerSpec:
         if name not in self.families:
@@ -98,7 +98,7 @@ def test_no_budget_at_all() -> None:
 
 def test_a_judge_of_a_rewards_family_is_not_held_out() -> None:
     text = _problems(heldout=["judge"])
-    assert "judge shares the model family 'paddle' with the reward ocr" in text
+    assert "judge shares the model family 'pp' with the reward ocr" in text
     make_plan(_values(heldout=["other"]), scorers=_Book())
     reason = {"heldout": ["judge"], "allow_shared_family": "to measure how much it matters"}
     plan = make_plan(_values(**reason), scorers=_Book())

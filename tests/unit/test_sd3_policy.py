@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diffusers import StableDiffusion3Pipeline
 from peft import PeftModel
 
 from recast_eval.errors import ConfigError

@@ -1,6 +1,6 @@
 """Two LoRA adapters on one transformer: ``new`` is trained, ``old`` draws."""
 
-import warnings
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 from torch.nn import Module, Parameter
 
 from recast_eval.errors import ConfigError
+from recast_eval.records import write_atomic
 from recast_train.policies.base import Who
 from recast_train.policies.sd3.config import LoraBlock
 
@@ -149,13 +150,19 @@ class Adapters:
         chosen = list(self.new.values()) if weights is None else weights
         plain = {n: w.detach().float().cpu() for n, w in zip(self.new, chosen, strict=True)}
         folder.mkdir(parents=True, exist_ok=True)
-        self.lora.save_pretrained(str(folder))
+        facts = self._facts()
+        write_atomic(folder / "adapter_config.json", json.dumps(facts, indent=1) + "\n")
         save_file({_PREFIX + n: w.contiguous() for n, w in plain.items()}, folder / WEIGHTS)
         StableDiffusion3Pipeline.save_lora_weights(
             str(folder),
             transformer_lora_layers=plain,
-            transformer_lora_adapter_metadata=self.lora.to_dict(),
+            transformer_lora_adapter_metadata=facts,
         )
+
+    def _facts(self) -> dict[str, Any]:
+        """PEFT's config as JSON values; its sets, whose order changes by process, sorted."""
+        found = self.lora.to_dict()
+        return {k: sorted(v) if isinstance(v, set) else v for k, v in sorted(found.items())}
 
 
 def _read(folder: Path) -> dict[str, Tensor]:
