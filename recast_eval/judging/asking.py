@@ -97,9 +97,10 @@ class Asker:
                 if error.trouble == "rejected" and self._step(manner, str(error)):
                     emit(self._failed(question, manner, error, final=False))
                     continue
-                emit(self._failed(question, manner, self._explained(error, manner), final=True))
-                state = "content_filter" if error.trouble == "filtered" else "transport"
-                return Answered(state, self._explained(error, manner).trouble, None, str(error))
+                said = self._explained(error, manner)
+                row = self._failed(question, manner, said, final=True)
+                emit(row)
+                return Answered(row.state, said.trouble, None, str(said))
             call = self._row(question, manner, reply, budget)
             costs.append(call.usage.cost_usd)
             raised = budget * self.card.decoding.raise_to
@@ -182,7 +183,9 @@ class Asker:
         hint = unfit_hint(self.card, manner, str(error))
         if hint is None:
             return error
-        return TransportError("denied", f"{hint} ({error})", status=error.status)
+        explained = TransportError("denied", f"{hint} ({error})", status=error.status)
+        explained.seconds = error.seconds
+        return explained
 
     def _failed(
         self, question: Question, manner: Manner, error: TransportError, *, final: bool
