@@ -140,7 +140,7 @@ def _evaluate(base: Array, factor: Array | float, c: Array, r: Array) -> tuple[A
 
 def _largest(values: Array) -> float:
     # K is at most a handful: a list is faster than two ufuncs.
-    return max(map(abs, values.tolist()))
+    return float(max(map(abs, values.tolist())))
 
 
 def _direction(q: Array, c: Array, r: Array, grad: Array, gauge: int) -> Array:
