@@ -1,0 +1,101 @@
+"""Each published scorer, on random weights of its own architecture: laws, names, limits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from recast_eval.errors import MissingError
+from recast_eval.records import Scored
+from recast_eval.scorers import SCORERS, Scorer
+from recast_eval.scorers.conformance import CHECKS, Cases, cases
+from recast_eval.scorers.open_clip import convert_open_clip
+from tests.support import tiny_scorers
+
+MAKERS: dict[str, Callable[[Path], Any]] = {
+    "clip-score": tiny_scorers.clip,
+    "pickscore": tiny_scorers.clip,
+    "hpsv2": tiny_scorers.hpsv2,
+    "aesthetic": tiny_scorers.aesthetic,
+    "image-reward": tiny_scorers.image_reward_folder,
+    "geneval": tiny_scorers.geneval,
+}
+PROMPTS = ["a photo of a dog", "a photo of a red dog and a cat"]
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    folder = tmp_path_factory.mktemp(request.param)
+    MAKERS[request.param](folder)
+    return SCORERS.load(request.param).build(weights=str(folder))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_conformance(scorer: Scorer, check: Callable[[Scorer, Cases], None]) -> None:
+    check(scorer, cases(PROMPTS))
+
+
+def test_values_differ_between_images_and_between_prompts(scorer: Scorer) -> None:
+    given = cases(PROMPTS)
+    values = [o.value for o in scorer(given.images, given.prompts) if isinstance(o, Scored)]
+    assert len(values) == len(given.images)
+    if scorer.card.name != "geneval":  # a random detector may well find nothing at all
+        assert len({round(v, 6) for v in values}) > 1
+
+
+def test_open_clip_names_are_turned_into_the_same_model(tmp_path: Path) -> None:
+    model = tiny_scorers.clip(tmp_path)
+    converted = convert_open_clip(tiny_scorers.open_clip_names(model))
+    own = {k: v for k, v in model.state_dict().items() if "position_ids" not in k}
+    assert converted.keys() == own.keys()
+    for name, value in own.items():
+        torch.testing.assert_close(converted[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_hpsv2_through_its_published_names_equals_the_clip_it_is(tmp_path: Path) -> None:
+    tiny_scorers.hpsv2(tmp_path / "hps")
+    tiny_scorers.clip(tmp_path / "clip")
+    given = cases(PROMPTS)
+    converted = SCORERS.load("hpsv2").build(weights=str(tmp_path / "hps"))
+    plain = SCORERS.load("clip-score").build(weights=str(tmp_path / "clip"))
+    for a, b in zip(converted(*given), plain(*given), strict=True):
+        assert isinstance(a, Scored)
+        assert isinstance(b, Scored)
+        assert a.value == pytest.approx(b.value, abs=1e-6)
+
+
+def test_clip_equals_the_library_s_own_cosine(tmp_path: Path) -> None:
+    from PIL import Image
+    from transformers import CLIPImageProcessorPil, CLIPTokenizer
+
+    model = tiny_scorers.clip(tmp_path)
+    given = cases(PROMPTS)
+    processor = CLIPImageProcessorPil.from_pretrained(tmp_path)
+    tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
+    inputs = tokenizer(given.prompts, padding="max_length", max_length=77, return_tensors="pt")
+    pixels = processor([Image.fromarray(i) for i in given.images], return_tensors="pt")
+    with torch.no_grad():
+        whole = model(**inputs, **pixels)
+    expected = (whole.image_embeds * whole.text_embeds).sum(-1).numpy()
+    got = SCORERS.load("clip-score").build(weights=str(tmp_path))(*given)
+    np.testing.assert_allclose([o.value for o in got if isinstance(o, Scored)], expected, atol=1e-5)
+
+
+def test_a_scorer_without_weights_says_where_to_put_them(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="RECAST_WEIGHTS"):
+        SCORERS.load("pickscore").build(weights=str(tmp_path))
+
+
+def test_tensors_of_another_size_are_named(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tiny_scorers.hpsv2(tmp_path)
+    file = tmp_path / "hpsv2.safetensors"
+    tensors = load_file(file)
+    tensors["visual.proj"] = torch.zeros(32, 8)
+    save_file(tensors, file)
+    with pytest.raises(MissingError, match=r"visual_projection\.weight: file \(8, 32\)"):
+        SCORERS.load("hpsv2").build(weights=str(tmp_path))
