@@ -65,6 +65,8 @@ def draw_credit_drift(axes: Axes, info: CreditDrift) -> None:
         ax=axes,
         mask=~np.isfinite(info.multiplier),
         cmap="PuOr_r",
+        vmin=0.0,  # else seaborn looks for them among missing cells
+        vmax=max(2.0, top),
         norm=TwoSlopeNorm(1.0, 0.0, max(2.0, top)),
         cbar_kws={"label": "times the static share"},
         xticklabels=False,

@@ -72,6 +72,8 @@ def draw_credit_weights(axes: Axes, info: CreditWeights) -> None:
         ax=axes,
         mask=~np.isfinite(info.multiplier),
         cmap="PuOr_r",
+        vmin=0.0,  # else seaborn looks for them among missing cells
+        vmax=max(2.0, top),
         norm=TwoSlopeNorm(1.0, 0.0, max(2.0, top)),
         annot=few,
         fmt=".2f",

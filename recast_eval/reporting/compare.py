@@ -78,6 +78,21 @@ def scorer_changes(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
     return tuple(sorted(name for name in old if name in new and old[name] != new[name]))
 
 
+def prompt_changes(before: Evaluation, after: Evaluation) -> tuple[int, int]:
+    """(prompts whose text changed under the same id, prompts in both)."""
+    old, new = prompt_texts(before), prompt_texts(after)
+    shared = [key for key in old if key in new]
+    return sum(old[key] != new[key] for key in shared), len(shared)
+
+
+def prompt_texts(evaluation: Evaluation) -> dict[str, str]:
+    """Prompt id -> text, as the images' records or the verdicts give it."""
+    found = {i.prompt_id: i.prompt for images in evaluation.images.values() for i in images}
+    for verdict in evaluation.verdicts:
+        found.setdefault(verdict.prompt_id, verdict.prompt)
+    return found
+
+
 def image_changes(before: Evaluation, after: Evaluation) -> dict[str, tuple[int, int]]:
     """Model -> (images with other bytes, images in both), from the scores' digests."""
 
@@ -121,6 +136,11 @@ def build_comparison(before: Path, after: Path) -> str:
         DataError: A file does not fit its schema.
     """
     old, new = _one(before), _one(after)
+    if old.name == new.name:
+        old, new = (
+            replace(old, name=f"{old.name} (before)"),
+            replace(new, name=f"{new.name} (after)"),
+        )
     maker = Maker(shlex.join(["recast-eval", "report", "--compare", str(before), str(after)]))
     changes = manifest_changes(old.manifest, new.manifest)
     moved = shifts(old, new)
@@ -131,7 +151,7 @@ def build_comparison(before: Path, after: Path) -> str:
         _judged(*facts, maker),
     ]
     summary = _summary(old, new, changes, moved)
-    title = f"What changed from {before.name} to {after.name}"
+    title = f"What changed from {old.name} to {new.name}"
     return render(title, summary, [s for s in sections if s is not None])
 
 
@@ -146,14 +166,18 @@ def _summary(
     old: Evaluation, new: Evaluation, changes: tuple[Change, ...], moved: tuple[Shift, ...]
 ) -> Summary:
     shared = [m for m in new.models if m in old.models]
+    reworded, both = prompt_changes(old, new)
     alone = [m for m in old.models if m not in new.models]
     fresh = [m for m in new.models if m not in old.models]
     points = [f"{len(shared)} models in both: {', '.join(shared[:6]) or 'none'}."]
+    points.append(f"{both} prompts in both.")
     points += [f"Only before: {', '.join(alone[:6])}."] if alone else []
     points += [f"Only after: {', '.join(fresh[:6])}."] if fresh else []
     grave = [c.fact for c in changes if c.grave]
     scorers = scorer_changes(old, new)
-    if grave or scorers:
+    if both == 0:
+        lead = "No: they share no prompt."
+    elif grave or scorers or reworded:
         lead = "Only with care: what measures has changed, not only what is measured."
     elif old.manifest is None or new.manifest is None:
         lead = "Not known: a manifest is missing."
@@ -184,6 +208,9 @@ def _summary(
 def _doubts(old: Evaluation, new: Evaluation, changes: tuple[Change, ...]) -> Iterator[Doubt]:
     for name in scorer_changes(old, new):
         yield Doubt(f"{name} is another one under the same name.", grave=True)
+    reworded, both = prompt_changes(old, new)
+    if reworded:
+        yield Doubt(f"{reworded} of {both} shared prompts have another text now.", grave=True)
     for change in changes:
         if change.grave:
             yield Doubt(f"{change.fact}: {change.before} before, {change.after} after.", grave=True)

@@ -1,0 +1,215 @@
+"""Parts of the report that can be checked without building one."""
+
+import base64
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from recast_eval.judging.records import AxisOutcome, VerdictRecord
+from recast_eval.plots import Table
+from recast_eval.records import Failed, Manifest, Scored, ScoreRecord
+from recast_eval.reporting.battles import battle_table
+from recast_eval.reporting.blocks import Maker, number_text, p_text, pair_name, with_interval, words
+from recast_eval.reporting.blocks import Section as Part
+from recast_eval.reporting.compare import Change, manifest_changes
+from recast_eval.reporting.distrust import audit_verdicts, recipe_differences
+from recast_eval.reporting.facts import find_focus, find_reference
+from recast_eval.reporting.render import clean, csv_link, data_block
+from recast_eval.reporting.scores import all_pairs, score_table
+from recast_eval.reporting.sections.audit import flatten
+from recast_eval.reporting.sections.diagnostics import families
+from recast_eval.reporting.summary import Answer, Summary
+
+
+def score(model: str, prompt: int, value: float | None, scorer: str = "s", role: str = "heldout"):  # noqa: ANN201
+    outcome = Failed(reason="x") if value is None else Scored(value=value)
+    return ScoreRecord(
+        model=model,
+        prompt_id=str(prompt),
+        sample=0,
+        image="0",
+        scorer=scorer,
+        scorer_digest="d",
+        role=role,  # type: ignore[arg-type]
+        outcome=outcome,
+    )
+
+
+def verdict(prompt: int, score_a: float | None, category: str | None = None) -> VerdictRecord:
+    if score_a is None:
+        outcome = AxisOutcome(state="unscored", reason="refused")
+    elif score_a == 0.5:
+        outcome = AxisOutcome(state="flip", score_a=0.5)
+    else:
+        outcome = AxisOutcome(state="win", winner="a" if score_a else "b", score_a=score_a)
+    return VerdictRecord(
+        judge="j",
+        judge_digest="d",
+        prompt_id=str(prompt),
+        prompt="p",
+        category=category,
+        sample=0,
+        model_a="a",
+        model_b="b",
+        image_a=None,
+        image_b=None,
+        axes={"overall": outcome},
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.12345, "0.123"), (-2.0, "\u22122"), (math.nan, "no data"), (None, "no data")],
+)
+def test_numbers_are_written_as_people_do(value: float | None, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_an_interval_has_the_decimals_that_its_width_earns() -> None:
+    assert with_interval(0.5, 0.4634, 0.5371) == "0.500 [0.463, 0.537]"  # width .07: 3 decimals
+    assert with_interval(57.2, 53.1, 61.2) == "57.2 [53.1, 61.2]"
+    assert with_interval(1.0, 1.0, 1.0) == "1.00 [1.00, 1.00]"
+
+
+def test_p_values_are_never_zero() -> None:
+    assert [p_text(p) for p in (1e-9, 0.0312, 1.0)] == ["< .001", ".031", "1"]
+
+
+def test_two_long_names_of_a_pair_stay_apart() -> None:
+    assert pair_name(("x" * 40, "y" * 40), 5) == "xxxx\u2026 / yyyy\u2026"
+
+
+def test_control_characters_do_not_reach_the_page() -> None:
+    assert clean("a\x00b\x07c\r\nd\ud800") == "abc d"
+
+
+def test_no_csv_cell_can_start_a_formula() -> None:
+    table = Table(("=x", "n"), (("=1+1", 1.5), ("@a", None), ("-b", -2.0)))
+    text = base64.b64decode(csv_link(table).split(",")[1]).decode("utf-8-sig")
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows == [["'=x", "n"], ["'=1+1", "1.5"], ["'@a", ""], ["'-b", "-2.0"]]
+
+
+def test_a_data_block_is_strict_json_that_cannot_close_its_tag() -> None:
+    evil = "</script><script>alert(1)</script><!--"
+    table = Maker("c").table(evil, evil, [evil], [[words(evil)]])
+    summary = Summary(Answer("compared", evil, evil), (), ())
+    text = data_block(evil, summary, [Part("k", evil, evil, (table,))])
+    assert "<" not in text
+    assert ">" not in text
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    assert found["tables"][table.key]["rows"] == [[evil]]
+
+
+def test_a_mean_stands_beside_its_coverage() -> None:
+    records = [score("a", 0, 1.0), score("a", 1, 3.0), score("a", 2, None)]
+    mean = score_table(records, ["a"], []).means["s", "a"]
+    assert (mean.estimate, mean.n_scored, mean.n_total) == (2.0, 2, 3)
+
+
+def test_a_model_without_scores_has_no_mean_and_no_row_vanishes() -> None:
+    table = score_table([score("a", 0, 1.0)], ["a", "b"], [("b", "a")])
+    assert table.means["s", "b"].estimate is None
+    assert table.differences == ()
+
+
+def test_a_difference_uses_pairs_that_both_scored() -> None:
+    records = [score("a", i, v) for i, v in enumerate((1.0, 2.0, None))]
+    records += [score("b", i, v) for i, v in enumerate((0.0, 1.5, 9.0))]
+    (found,) = score_table(records, ["b", "a"], [("a", "b")]).differences
+    assert found.estimate == 0.75
+    assert found.n_pairs == 2
+
+
+def test_prompt_ids_that_look_like_numbers_stay_apart() -> None:
+    records = [score("a", 1, 1.0), score("a", 1, 2.0).model_copy(update={"prompt_id": "01"})]
+    assert score_table(records, ["a"], []).means["s", "a"].n_total == 2
+
+
+def test_states_of_a_battle_add_up() -> None:
+    values = (1.0, 1.0, 0.0, 0.5, None)
+    (battle,) = battle_table(
+        [verdict(i, v) for i, v in enumerate(values)], [("b", "a")], None
+    ).whole
+    assert battle.states == {
+        "first wins": 1,
+        "second wins": 2,
+        "tie": 0,
+        "flip": 1,
+        "unscored": 1,
+    }
+    assert (battle.n_scored, battle.n_total) == (4, 5)
+    assert battle.rate is not None
+    assert battle.rate.estimate == (1 + 0.5) / 4
+    assert (battle.worst.low, battle.worst.high) == (1.5 / 5, 2.5 / 5)
+
+
+def test_a_category_without_verdicts_keeps_its_row() -> None:
+    found = battle_table([verdict(0, 1.0, "x")], [("a", "b")], ("a", "b"), ["x", "empty"])
+    assert [(b.category, b.n_total) for b in found.by_category] == [("x", 1), ("empty", 0)]
+    assert found.by_category[1].rate is None
+
+
+def test_nothing_scored_is_not_a_half() -> None:
+    (battle,) = battle_table([verdict(0, None)], [("a", "b")], None).whole
+    assert battle.rate is None
+    assert battle.verdict == "open"
+
+
+def test_the_focus_is_recast_against_static() -> None:
+    assert find_focus(["base", "static", "recast"]) == ("recast", "static")
+    assert find_focus(["m1", "m2", "m3"]) == ("m3", "m1")
+    assert find_focus(["alone"]) is None
+    assert find_reference(["x", "my-base"]) == "my-base"
+
+
+def test_many_models_are_shown_against_the_reference() -> None:
+    models = [f"m{i}" for i in range(6)]
+    pairs = all_pairs(models, ("m5", "m4"))
+    assert pairs[0] == ("m5", "m4")
+    assert set(pairs[1:]) == {(m, "m0") for m in models[1:]}
+
+
+def test_recipes_may_differ_in_their_credit_alone() -> None:
+    a = {"credit": {"kind": "static"}, "method": {"kind": "nft", "beta": 1}, "seed": 0}
+    b = {"credit": {"kind": "recast"}, "method": {"kind": "nft", "beta": 2}, "seed": 0}
+    assert recipe_differences(a, b) == {"method.beta"}
+
+
+def test_metrics_become_lines_and_profiles() -> None:
+    names = ["aggregator/cosine/0/0", "aggregator/cosine/0/1", "aggregator/worst_cosine"]
+    lines, profiles = families([*names, "rebrl/token_weight_00", "rebrl/token_weight_01"])
+    assert lines == {
+        "aggregator/cosine": ["aggregator/cosine/0/1"],
+        "aggregator": ["aggregator/worst_cosine"],
+    }
+    assert profiles == {
+        "rebrl/token_weight": {0: "rebrl/token_weight_00", 1: "rebrl/token_weight_01"}
+    }
+
+
+def test_json_is_flattened_in_order() -> None:
+    assert flatten({"a": [1, {"b": None}], "c": "d"}) == [("a.0", 1), ("a.1.b", None), ("c", "d")]
+
+
+def test_audit_verdicts_are_found_in_any_known_shape() -> None:
+    assert audit_verdicts({"judge": "j", "verdict": "trust it"}) == [("j", "trust it")]
+    assert audit_verdicts({"j": {"verdict": "uninformative"}}) == [("j", "uninformative")]
+    assert audit_verdicts([1, {"judge": "j"}]) == []
+
+
+def test_manifests_that_differ_say_in_what() -> None:
+    def manifest(seed: int, version: str) -> Manifest:
+        return Manifest(
+            command=["x"], versions={"torch": version}, hardware={}, seeds={"images": seed}
+        )
+
+    found = manifest_changes(manifest(0, "1"), manifest(1, "2"))
+    assert found == (
+        Change("seeds.images", "0", "1", True),
+        Change("versions.torch", "1", "2", False),
+    )
+    assert manifest_changes(manifest(0, "1"), manifest(0, "1")) == ()
