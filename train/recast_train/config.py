@@ -55,7 +55,8 @@ class Plan:
     def budgets(self) -> np.ndarray:
         """(K,) normalised to sum to 1, in the recipe's order."""
         raw = np.array([r.budget for r in self.recipe.rewards.values()], dtype=np.float64)
-        return raw / raw.sum()
+        shares: np.ndarray = raw / raw.sum()
+        return shares
 
     @property
     def solver(self) -> str:

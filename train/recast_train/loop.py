@@ -96,7 +96,9 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
     began = time.monotonic()
     condition = _condition(parts, batch)
     total = len(batch.prompts)
-    size = parts.plan.recipe.sampler.rollout_batch or total
+    group = parts.plan.recipe.groups.group_size
+    # Whole groups, as some methods start a group from one noise.
+    size = max((parts.plan.recipe.sampler.rollout_batch or total) // group, 1) * group
     pieces, pending = [], []
     with ThreadPoolExecutor(max_workers=1) as pool:
         for start in range(0, total, size):
@@ -106,7 +108,7 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
             plan = {
                 **parts.method.rollout_plan,
                 "rows": (first, last, length),
-                "group_size": parts.plan.recipe.groups.group_size,
+                "group_size": group,
                 "epoch": number,
             }
             piece = parts.policy.rollout(condition.take(mine), parts.streams["rollout"], plan)
@@ -127,7 +129,8 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
 def _condition(parts: Parts, batch: Epoch) -> Condition:
     """Each prompt encoded once, then a row a sample."""
     unique = list(dict.fromkeys(batch.prompts))
-    return parts.policy.encode(unique).take(batch.groups)
+    encoded: Condition = parts.policy.encode(unique)
+    return encoded.take(batch.groups)
 
 
 def _joined(pieces: list[tuple[Rollout, int, int]], condition: Condition) -> Rollout:
@@ -231,7 +234,7 @@ def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> Pro
     shown = batch.groups < (cfg.groups or len(batch.groups))
 
     def score_rows(images: np.ndarray, rows: Tensor) -> np.ndarray:
-        return score(parts.scorers, images, [batch.prompts[i] for i in rows.tolist()])
+        return score(parts.scorers, list(images), [batch.prompts[i] for i in rows.tolist()])
 
     return ProbeCollector(
         policy=parts.policy,

@@ -229,7 +229,7 @@ def resume_parts(parts: Parts) -> None:
 
 def checkpoint_bytes(parts: Parts) -> int:
     """About what one checkpoint takes: new, old, EMA, two moments, the adapter twice."""
-    numbers = sum(p.numel() for p in parts.policy.parameters())
+    numbers: int = sum(p.numel() for p in parts.policy.parameters())
     return 7 * 4 * numbers + 1_000_000
 
 

@@ -46,7 +46,7 @@ def accumulate(
         loss = method.loss(outputs, advantages[work.steps, work.rows])
         penalty = method.penalty(outputs)
         total = scale * loss.loss + penalty.loss if scale != 1.0 else loss.loss + penalty.loss
-        (total * work.weight).backward()
+        torch.autograd.backward(total * work.weight)
         _log(logs, work, [loss, penalty], total)
         if observe is not None:
             observe(work, outputs)
@@ -132,7 +132,8 @@ def _reward_gradients(
     for index, work in enumerate(_share(works)):
         outputs = method.outputs(policy, rollout, work)
         losses = [method.loss(outputs, a[work.steps, work.rows]) for a in advantages]
-        penalty = method.penalty(outputs)
+        # A measurement, in halves, is about the rewards alone.
+        penalty = method.penalty(outputs) if halves == 1 else Loss(losses[0].loss.detach() * 0, {})
         graphs = [*(part.loss for part in losses), penalty.loss]
         for row, graph in enumerate(graphs):
             if graph.requires_grad:
@@ -222,7 +223,6 @@ def _flatten(values: Sequence[Tensor | None], parameters: Sequence[Parameter]) -
 
 
 def _assign(parameters: Sequence[Parameter], flat: Tensor) -> None:
-    for parameter, part in zip(
-        parameters, flat.split([p.numel() for p in parameters]), strict=True
-    ):
+    parts = torch.split(flat, [p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from peft.tuners.lora.layer import Linear
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor
@@ -61,6 +62,7 @@ class Adapters:
             parameter.requires_grad_(False)
         for parameter in self.new.values():
             parameter.requires_grad_(True)
+        self._merged: Who | None = None
         self._compared: tuple[int, ...] = ()
         self._equal = False
 
@@ -97,7 +99,10 @@ class Adapters:
         PEFT's own ``set_adapter`` freezes all others, and a parameter that is frozen when the
         backward pass reaches it gets no gradient, in silence: hence the two attributes.
         """
-        self._switch("new" if who == "reference" else who, off=who == "reference")
+        if self._merged not in (None, who):
+            raise ValueError(f"{self._merged} is merged into the base, {who} cannot be used")
+        off = who == "reference" or self._merged is not None
+        self._switch("new" if who == "reference" else who, off=off)
         try:
             yield
         finally:
@@ -107,6 +112,33 @@ class Adapters:
         for layer in self._layers:
             layer._active_adapter = [name]
             layer._disable_adapters = off
+
+    @contextmanager
+    def merged(self, who: Who) -> Iterator[None]:
+        """Hold an adapter inside the base weights: two small products fewer a layer.
+
+        Inside the block only ``who`` can be used, without graph. Half-precision weights would
+        round the change away and are left as they are. The base tensors are put aside and back,
+        since subtracting the change again would not restore their last bits.
+        """
+        pairs = [
+            (layer, layer.get_base_layer()) for layer in self._layers if isinstance(layer, Linear)
+        ]
+        exact = all(base.weight.dtype == torch.float32 for _, base in pairs)
+        if len(pairs) < len(self._layers) or not exact:
+            yield
+            return
+        before = [base.weight.data for _, base in pairs]
+        with torch.no_grad():
+            for layer, base in pairs:
+                base.weight.data = base.weight.data + layer.get_delta_weight(who)
+        self._merged = who
+        try:
+            yield
+        finally:
+            self._merged = None
+            for (_, base), weight in zip(pairs, before, strict=True):
+                base.weight.data = weight
 
     @property
     def on_policy(self) -> bool:

@@ -146,7 +146,7 @@ class Sd3Policy:
         def velocity(x: Tensor, sigma: Tensor) -> Tensor:
             return self._batched(x, sigma, condition, "old")
 
-        with torch.no_grad():
+        with torch.no_grad(), self.adapters.merged("old"):
             if solver not in ("sde", "cps"):
                 x_0 = integrate(velocity, noise, self.sigmas.to(noise), solver=solver)
                 return Rollout(x_0, condition)
@@ -233,7 +233,7 @@ class Sd3Policy:
         def velocity(x: Tensor, sigma: Tensor) -> Tensor:
             return self._batched(x, sigma, condition, "old")
 
-        with torch.no_grad():
+        with torch.no_grad(), self.adapters.merged("old"):
             return complete(velocity, x_t, self.sigmas[step:].to(x_t), generator)
 
     @torch.no_grad()
@@ -241,7 +241,7 @@ class Sd3Policy:
         """Latents to uint8 RGB images (N, H, W, 3)."""
         cfg = self._vae.config
         parts = []
-        for latents in x_0.split(_DECODE_BATCH):
+        for latents in torch.split(x_0, _DECODE_BATCH):
             scaled = latents.to(self._device, torch.float32) / cfg.scaling_factor
             pixels = self._vae.decode(scaled + (cfg.shift_factor or 0.0), return_dict=False)[0]
             bytes_ = ((pixels / 2 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8)
