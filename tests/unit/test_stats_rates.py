@@ -38,6 +38,8 @@ def test_a_clean_sweep_is_wilson_over_prompts_and_never_of_zero_width(
 
 
 def test_images_of_a_prompt_that_never_differ_count_as_one() -> None:
+    swept = win_rate([1] * 40, np.repeat(np.arange(10), 4))
+    assert swept.n_effective == 10
     once = win_rate([1, 0] * 25, range(50))
     eight = win_rate(np.repeat([1, 0] * 25, 8), np.repeat(np.arange(50), 8))
     assert eight.n_effective == pytest.approx(once.n_effective)
