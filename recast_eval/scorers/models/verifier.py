@@ -96,7 +96,8 @@ def _look(pixels: np.ndarray) -> _View:
     for i, box in enumerate(ndimage.find_objects(labels), start=1):
         inside = labels[box] == i
         if inside.sum() >= _SMALL:
-            color = name_hue(np.median(pixels[box][ndimage.binary_erosion(inside)], axis=0))
+            core = ndimage.binary_erosion(inside)
+            color = name_hue(np.median(pixels[box][core if core.any() else inside], axis=0))
             y, x = (ndimage.center_of_mass(inside)[k] + box[k].start for k in (0, 1))
             blobs.append(_Blob(name_template(inside), color, float(x), float(y)))
     return _View(name_hue(ground), blobs, float(mask.mean()))

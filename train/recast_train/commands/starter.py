@@ -28,3 +28,16 @@ def where() -> None:
     from recast_eval.content import content
 
     typer.echo(content("train/starter"))
+
+
+@starter.command()
+def towers(
+    out: Annotated[Path, typer.Option(help="Gets the safetensors files.")] = Path("scorers"),
+    work: Annotated[Path, typer.Option(help="Resumable state.")] = Path("runs/starter-towers"),
+    steps: Annotated[int, typer.Option(help="Batches of 64 cards for each.")] = 900,
+) -> None:
+    """Train the two image-text scorers again: the reward and the held-out judge."""
+    from recast_train.starter.towers import build_towers
+
+    for name, facts in build_towers(work, out, steps=steps).items():
+        typer.echo(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in facts.items()))

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from recast_eval.scorers.towers import Kind, TwoTower, to_input
+from recast_eval.scorers.towers import Kind, TwoTower, load_tower, to_input
 from recast_eval.scorers.world import (
     BACKGROUNDS,
     COLORS,
@@ -30,6 +30,7 @@ from recast_eval.scorers.world import (
     Scene,
     Word,
     draw_card,
+    parse_caption,
     write_caption,
 )
 from recast_eval.scorers.world.prompt_sets import STARTER_SETS
@@ -248,3 +249,30 @@ def save_tower(model: TwoTower, path: Path, facts: dict[str, str]) -> None:
     part = path.with_suffix(".part")
     save_file({k: v.half().contiguous() for k, v in model.state_dict().items()}, part, facts)
     part.replace(path)
+
+
+def build_towers(work: Path, out: Path, *, steps: int) -> dict[str, dict[str, float]]:
+    """Train, measure and save every tower of ``TOWERS``; each resumes from ``work``.
+
+    Args:
+        work: Resumable state.
+        out: Folder that gets ``SCORER.safetensors``; what was measured is in its metadata.
+        steps: Batches of each.
+
+    Returns:
+        Scorer -> what ``measure_tower`` found on the captions of the test splits.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    rows = [r["prompt"] for make in STARTER_SETS.values() for r in make()["test"]]
+    scenes = [s for s in map(parse_caption, rows) if s]
+    found = {}
+    for name, (kind, half, seed) in TOWERS.items():
+        path = out / f"{name}.safetensors"
+        save_tower(train_tower(work, name, steps=steps), path, {})
+        model = load_tower(path, kind)  # as it will be used: in half precision on disk
+        found[name] = measure_tower(model, scenes, seed=0)
+        facts = {"kind": kind, "half": str(half), "seed": str(seed), "steps": str(steps)}
+        facts |= {k: f"{v:.4f}" for k, v in found[name].items()}
+        save_tower(model, path, facts)
+        log.info("%s: %s", name, found[name])
+    return found
