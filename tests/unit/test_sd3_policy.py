@@ -87,6 +87,31 @@ def test_a_graph_survives_looking_at_the_other_weights() -> None:
     assert sum(bool((g == 0).all()) for g in gradients[0]) == 2
 
 
+def test_merged_weights_draw_the_same_and_are_put_back_to_the_bit() -> None:
+    policy = _policy()
+    _shake(policy)
+    policy.update_old(0.0)
+    x, sigma = _inputs(policy)
+    condition = policy.encode(PROMPTS)
+    before = {w: policy.velocity(x, sigma, condition, who=w) for w in ("old", "reference")}
+    with policy.adapters.merged("old"):
+        inside = policy.velocity(x, sigma, condition, who="old")
+        with pytest.raises(ValueError, match="old is merged"):
+            policy.velocity(x, sigma, condition, who="reference")
+    assert not torch.equal(before["old"], before["reference"])
+    torch.testing.assert_close(inside, before["old"], rtol=1e-5, atol=1e-5)
+    for who, value in before.items():
+        assert torch.equal(policy.velocity(x, sigma, condition, who=who), value)
+
+
+def test_half_precision_is_not_merged() -> None:
+    policy = _policy()
+    _shake(policy)
+    policy.pipeline.transformer.to(torch.bfloat16)
+    with policy.adapters.merged("old"):
+        assert policy.velocity(*_inputs(policy), policy.encode(PROMPTS), who="reference").any()
+
+
 def test_old_follows_new() -> None:
     policy = _policy()
     _shake(policy)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from diffusers.loaders.lora_base import LORA_ADAPTER_METADATA_KEY, LORA_WEIGHT_NAME_SAFE
 from peft import LoraConfig
 from peft.tuners.lora.layer import Linear
 from peft.tuners.tuners_utils import BaseTunerLayer
@@ -177,18 +178,18 @@ class Adapters:
                 ``pytorch_lora_weights.safetensors`` (``pipe.load_lora_weights(folder)``).
             weights: In the order of ``new``; None is ``new`` itself.
         """
-        from diffusers import StableDiffusion3Pipeline
-
         chosen = list(self.new.values()) if weights is None else weights
         plain = {n: w.detach().float().cpu() for n, w in zip(self.new, chosen, strict=True)}
         folder.mkdir(parents=True, exist_ok=True)
         facts = self._facts()
         write_atomic(folder / "adapter_config.json", json.dumps(facts, indent=1) + "\n")
         save_file({_PREFIX + n: w.contiguous() for n, w in plain.items()}, folder / WEIGHTS)
-        StableDiffusion3Pipeline.save_lora_weights(
-            str(folder),
-            transformer_lora_layers=plain,
-            transformer_lora_adapter_metadata=facts,
+        # One metadata key: the order of several changes from call to call, and with it the bytes.
+        named = {f"transformer.{key}": value for key, value in facts.items()}
+        save_file(
+            {f"transformer.{n}": w.contiguous() for n, w in plain.items()},
+            folder / LORA_WEIGHT_NAME_SAFE,
+            metadata={LORA_ADAPTER_METADATA_KEY: json.dumps(named)},
         )
 
     def _facts(self) -> dict[str, Any]:
