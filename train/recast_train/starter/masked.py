@@ -25,16 +25,16 @@ from recast_train.tensorfile import load_state, save_state
 log = logging.getLogger(__name__)
 
 CARDS: Final = 30_000
-BATCH: Final = 48
+BATCH: Final = 32
 LEARNING_RATE: Final = 2e-3
-EMA_DECAY: Final = 0.998
+EMA_DECAY: Final = 0.99
 DROP_CAPTION: Final = 0.1
 SIZE_CONDITION: Final = (64.0, 64.0, 0.0, 0.0, 6.0)
 """aMUSEd's micro-conditioning: original size, crop, aesthetic score; constant here."""
 
 
 def build_masked(
-    work: Path, out: Path, *, steps: int = 2000, seed: int = 0, save_every: int = 100
+    work: Path, out: Path, *, steps: int = 1300, seed: int = 0, save_every: int = 100
 ) -> None:
     """Make the masked starter's folder in ``out``.
 
