@@ -79,6 +79,7 @@ def test_with_forty_prompts_the_interval_is_wilsons_with_the_effective_number() 
 def test_ties_are_half_in_the_headline_and_absent_from_decisive_only() -> None:
     scores, prompts = [1, 0.5, 0.5, 0], ["a", "b", "c", "d"]
     assert win_rate(scores, prompts).tie_share == 0.5
+    assert win_rate([1, 0.5, 1, 0], prompts).tie_share == 0.25
     decisive = decisive_win_rate([1, 0.5, 1, 0], prompts)
     assert not isinstance(decisive, Undefined)
     assert (decisive.estimate, decisive.n_pairs) == (pytest.approx(2 / 3), 3)
