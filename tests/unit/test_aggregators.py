@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recast_train.aggregators import AGGREGATORS
-from recast_train.gradients import balance, mixture
+from recast_train.gradients import balance, mixture, worst_cosine
 
 BUDGETS = np.array([0.5, 0.3, 0.2])
 GRAM = torch.tensor([[4.0, -1.0, 0.5], [-1.0, 1.0, 0.2], [0.5, 0.2, 9.0]], dtype=torch.float64)
@@ -31,6 +31,9 @@ def test_marble_by_hand() -> None:
     expected = balance(GRAM.numpy())
     np.testing.assert_allclose(found.weights.numpy(), expected.weights)
     assert found.diagnostics["worst_cosine"] == pytest.approx(expected.worst_cosine)
+    assert found.diagnostics["worst_cosine_before"] == pytest.approx(
+        worst_cosine(GRAM.numpy(), BUDGETS)
+    )
     np.testing.assert_allclose(marble.coefficients(), expected.alpha)
     # Orthogonal gradients: alpha = 1/3, so the EMA moves by 0.3 of the way there.
     marble.combine(torch.diag(torch.tensor([1.0, 4.0, 9.0])), ALL)

@@ -104,7 +104,7 @@ class Balancer:
         matrix = gram.detach().cpu().numpy().astype(np.float64)
         norms = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
         used = active.detach().cpu().numpy().astype(bool) & (norms > 1e-12 * norms.max())
-        weights = np.zeros(len(matrix))
+        weights, stale = np.zeros(len(matrix)), self._weights()
         if used.any():
             solution = self._solve(matrix[np.ix_(used, used)], self._refreshes)
             weights[used] = solution.weights
@@ -112,7 +112,10 @@ class Balancer:
         self._refreshes += 1
         if self._config.refresh_uses == "ema" and self._ema is not None:
             weights = self._ema
-        return Combined(torch.from_numpy(weights.copy()), self._report(matrix, weights, used))
+        report = self._report(matrix, weights, used)
+        # How well the coefficients of the steps since the last refresh still fit.
+        report["worst_cosine_before"] = worst_cosine(matrix, stale, used) if used.any() else 0.0
+        return Combined(torch.from_numpy(weights.copy()), report)
 
     def state(self) -> dict[str, Any]:
         """EMA, number of refreshes and step."""
