@@ -33,7 +33,8 @@ def train(recipe: str, out: Path, sets: Sequence[str]) -> dict[str, float]:
     if cost.is_file():
         found: dict[str, float] = json.loads(cost.read_text("utf-8"))
         return found
-    command = [sys.executable, "-m", "recast_train.cli", "run", recipe, "--out", str(out)]
+    start = "from recast_train.cli import main; main()"
+    command = [sys.executable, "-c", start, "run", recipe, "--out", str(out)]
     command += [part for item in sets for part in ("--set", item)]
     if out.is_dir():
         command.append("--resume")
