@@ -118,7 +118,7 @@ def _check_same(
             problems.append(
                 f"{folder.images(name)}: holds images of another model called {name!r} "
                 f"(digest {before['digest']}, now {facts['digest']}); {remedy}, or name it "
-                f"otherwise: NEW={name}"
+                "otherwise: NEW=PATH"
             )
         elif before.get("sampler") != facts.get("sampler"):
             problems.append(

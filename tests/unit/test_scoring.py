@@ -1,0 +1,457 @@
+"""Scoring: what a model is, what may be drawn, what is done twice (nothing)."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recast_eval.content.prompts import Prompt
+from recast_eval.errors import ConfigError, DataError
+from recast_eval.records import (
+    CheckpointCard,
+    Failed,
+    ImageRecord,
+    Scored,
+    ScoreRecord,
+    file_sha256,
+    read_records,
+    write_json,
+)
+from recast_eval.scorers import SCORERS, ScorerCard
+from recast_eval.scorers.each import NOT_APPLICABLE, EachScorer
+from recast_eval.scoring import (
+    ChosenScorer,
+    EvalFolder,
+    ModelSource,
+    Sampler,
+    choose_samplers,
+    choose_scorers,
+    collect_images,
+    find_sources,
+    open_folder,
+    score_images,
+    verify_checkpoint,
+)
+from recast_eval.scoring.drawing import Draw, Job, plan_blocks
+from recast_eval.scoring.image_folder import check_images, match_prompts, read_metadata
+from recast_eval.scoring.plan import EvalPlan, load_prompts
+from recast_eval.scoring.sources import unique_names
+
+PROMPTS = [Prompt(prompt_id=f"p-{i}", prompt=f"thing {i}", category="x") for i in range(5)]
+
+
+def image_folder(folder: Path, names: Sequence[str] = (), **extra: Any) -> Path:
+    folder.mkdir(parents=True)
+    lines = []
+    for i, prompt in enumerate(PROMPTS):
+        name = names[i] if names else f"{i}.png"
+        Image.new("RGB", (8, 8), (i * 40, 0, 0)).save(folder / name)
+        row = {"file_name": name, "prompt": prompt.prompt, "prompt_id": prompt.prompt_id, **extra}
+        lines.append(json.dumps(row))
+    (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def checkpoint(folder: Path, rewards: dict[str, str] | None = None, **extra: Any) -> Path:
+    (folder / "adapter").mkdir(parents=True)
+    (folder / "adapter/pytorch_lora_weights.safetensors").write_bytes(b"weights of " + b"x" * 50)
+    (folder / "adapter/adapter_config.json").write_text("{}", encoding="utf-8")
+    files = {
+        p.relative_to(folder).as_posix(): file_sha256(p) for p in sorted(folder.glob("adapter/*"))
+    }
+    card = CheckpointCard(
+        base_model="owner/base",
+        policy=extra.pop("policy", "sd3"),
+        step=20,
+        recipe_name="r",
+        recipe_digest="d",
+        rewards=rewards or {"composition": "card-segmentation"},
+        sampler={"steps": 10, "guidance_scale": 1.0, "solver": "euler", "shift": None},
+        files=files,
+        **extra,
+    )
+    write_json(folder / "checkpoint.json", card)
+    return folder
+
+
+def test_names_are_safe_and_each_once() -> None:
+    stems = ["a b", "a/b", "A-b", "..", "", "café", "x" * 200]
+    names = unique_names(stems)
+    assert names[:5] == ["a-b", "a-b-2", "A-b-3", "model", "model-2"]
+    assert len({n.lower() for n in names}) == len(names)
+    assert max(map(len, names)) <= 80
+
+
+def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
+    (source,) = find_sources([str(checkpoint(tmp_path / "runs/mine/checkpoints/step-000020"))])
+    assert source.name == "mine-step-000020"
+    assert source.kind == "checkpoint"
+    assert source.base == "owner/base"
+    assert source.families == {"card-segmentation"}
+
+
+def test_a_run_is_its_last_checkpoint(tmp_path: Path) -> None:
+    for step in ("step-000020", "step-000100"):
+        checkpoint(tmp_path / "mine/checkpoints" / step)
+    (source,) = find_sources([f"best={tmp_path / 'mine'}"])
+    assert source.name == "best"
+    assert source.path is not None
+    assert source.path.name == "step-000100"
+
+
+def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "step-000020")
+    weights = folder / "adapter/pytorch_lora_weights.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[20] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(DataError, match=r"checkpoint\.json says .* changed; copy") as caught:
+        verify_checkpoint(folder)
+    assert str(weights) in str(caught.value)
+
+
+def test_missing_foreign_and_outside_files_are_noticed(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "step-000020")
+    (folder / "adapter/extra.safetensors").write_bytes(b"x")
+    with pytest.raises(DataError, match="not listed"):
+        verify_checkpoint(folder)
+    (folder / "adapter/extra.safetensors").unlink()
+    (folder / "adapter/adapter_config.json").unlink()
+    with pytest.raises(DataError, match=r"adapter_config\.json: missing"):
+        verify_checkpoint(folder)
+    text = (folder / "checkpoint.json").read_text("utf-8")
+    (folder / "checkpoint.json").write_text(
+        text.replace("adapter/adapter_config", "../../adapter_config"), encoding="utf-8"
+    )
+    with pytest.raises(DataError, match="outside the checkpoint"):
+        verify_checkpoint(folder)
+
+
+def test_all_wrong_models_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    given = [str(tmp_path / "empty"), "no where", str(tmp_path / "gone/deeper/still")]
+    with pytest.raises(ConfigError) as caught:
+        find_sources(given)
+    assert len(caught.value.problems) == 3
+    folder = str(image_folder(tmp_path / "twice"))
+    with pytest.raises(ConfigError, match="name it once"):
+        find_sources([folder, folder])
+
+
+def test_a_policy_that_diffusers_cannot_draw_is_refused(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "step-000001", policy="masked")
+    with pytest.raises(ConfigError, match="policy 'masked' is not drawn here"):
+        find_sources([str(folder)])
+
+
+def test_images_are_matched_by_id_not_by_order(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", ["10.png", "2.png", "1.png", "b.png", "a.png"])
+    records = match_prompts(folder, read_metadata(folder), PROMPTS[::-1], 1)
+    assert [r.file_name for r in records] == ["a.png", "b.png", "1.png", "2.png", "10.png"]
+    assert {r.category for r in records} == {"x"}
+
+
+def test_columns_of_others_are_left_out(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", author="me", width=8)
+    assert len(read_metadata(folder)) == 5
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda p: p.unlink(), "no image '3.png'"),
+        (lambda p: p.write_bytes(p.read_bytes()[:40]), "truncated|again"),
+        (lambda p: p.write_bytes(b""), "0 bytes"),
+        (lambda p: p.write_text("<html>404</html>"), "HTML"),
+    ],
+)
+def test_a_damaged_image_is_named(
+    damage: Callable[[Path], None], says: str, tmp_path: Path
+) -> None:
+    folder = image_folder(tmp_path / "set")
+    damage(folder / "3.png")
+    with pytest.raises(DataError, match=says):
+        check_images(folder, read_metadata(folder))
+
+
+def test_a_recorded_digest_is_checked(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", sha256="0" * 64)
+    with pytest.raises(DataError, match=r"5 of 5 images are unusable"):
+        check_images(folder, read_metadata(folder))
+
+
+def test_a_missing_prompt_and_another_text_are_refused(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set")
+    records = read_metadata(folder)
+    with pytest.raises(DataError, match=r"no image for 1 of 5: p-4"):
+        match_prompts(folder, records[:4], PROMPTS, 1)
+    other = [Prompt(prompt_id="p-0", prompt="thing zero")]
+    with pytest.raises(DataError, match=r"'thing 0'.*'thing zero'"):
+        match_prompts(folder, records, other, 1)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"file_name": "a.png"}', '{"prompt_id": 3}'])
+def test_a_broken_metadata_line_is_named(line: str, tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set")
+    path = folder / "metadata.jsonl"
+    path.write_text(path.read_text("utf-8") + line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"metadata\.jsonl:6: .*a line must read"):
+        read_metadata(folder)
+
+
+def test_an_image_listed_twice_is_refused(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set")
+    path = folder / "metadata.jsonl"
+    path.write_text(path.read_text("utf-8") * 2, encoding="utf-8")
+    with pytest.raises(DataError, match="on line 1 too"):
+        read_metadata(folder)
+
+
+def test_noise_depends_on_id_sample_and_seed_alone() -> None:
+    job = Job(PROMPTS[0], 0)
+    others = [Job(PROMPTS[1], 0).seed(0), Job(PROMPTS[0], 1).seed(0), job.seed(1)]
+    assert job.seed(0) not in others
+    assert job.seed(0) == Job(Prompt(prompt_id="p-0", prompt="other words"), 0).seed(0)
+
+
+def test_file_names_are_safe_and_distinct() -> None:
+    ids = ["../../etc/passwd", "a/b", "a-b", "é", "x" * 190, "x" * 189, ".", "CON"]
+    names = [Job(Prompt(prompt_id=i, prompt="x"), 0).file_name() for i in ids]
+    assert len(set(names)) == len(names)
+    assert all("/" not in n and not n.startswith(".") and len(n) < 100 for n in names)
+
+
+def fake_load(calls: list[list[Job]], stop_after: int = 99) -> Callable[..., Draw]:
+    def load(source: ModelSource, sampler: Sampler, *, seed: int, device: str) -> Draw:
+        def draw(jobs: Sequence[Job]) -> np.ndarray:
+            if len(calls) >= stop_after:
+                raise KeyboardInterrupt
+            calls.append(list(jobs))
+            rows = [np.random.default_rng(j.seed(seed)).random((8, 8, 3)) for j in jobs]
+            images = np.stack(rows)
+            images[[j.prompt.prompt_id == "p-bad" for j in jobs]] = np.nan
+            return images
+
+        return draw
+
+    return load
+
+
+SOURCE = ModelSource("m", "pipeline", "m", None, "owner/base", "d")
+
+
+def collect(folder: Path, load: Callable[..., Draw], prompts: Sequence[Prompt], n: int = 2) -> Any:
+    return collect_images(
+        EvalFolder(folder),
+        [SOURCE],
+        prompts,
+        {"m": Sampler()},
+        samples=n,
+        seed=0,
+        batch=2,
+        load=load,
+    )
+
+
+def test_a_stopped_run_goes_on_and_comes_out_the_same(tmp_path: Path) -> None:
+    whole = collect(tmp_path / "whole", fake_load([]), PROMPTS)
+    calls: list[list[Job]] = []
+    with pytest.raises(KeyboardInterrupt):
+        collect(tmp_path / "cut", fake_load(calls, stop_after=2), PROMPTS)
+    resumed = collect(tmp_path / "cut", fake_load([]), PROMPTS)
+    assert resumed.images == whole.images
+    assert (resumed.drawn, resumed.reused) == (6, 4)
+    again = collect(tmp_path / "cut", fake_load([], stop_after=0), PROMPTS)
+    assert (again.drawn, again.reused) == (0, 10)
+
+
+def test_more_samples_and_prompts_keep_what_is_there(tmp_path: Path) -> None:
+    first = collect(tmp_path, fake_load([]), PROMPTS[:3], 1)
+    more = collect(tmp_path, fake_load([]), PROMPTS, 2)
+    assert more.reused == 3
+    kept = {(r.prompt_id, r.sample): r.sha256 for r in more.images["m"]}
+    assert all(kept[r.prompt_id, r.sample] == r.sha256 for r in first.images["m"])
+
+
+def test_a_changed_or_lost_picture_is_drawn_again(tmp_path: Path) -> None:
+    first = collect(tmp_path, fake_load([]), PROMPTS)
+    (tmp_path / "images/m" / first.images["m"][0].file_name).unlink()
+    (tmp_path / "images/m" / first.images["m"][5].file_name).write_bytes(b"x")
+    again = collect(tmp_path, fake_load([]), PROMPTS)
+    assert again.drawn == 2
+    assert again.images == first.images
+
+
+def test_a_picture_that_is_not_finite_is_counted(tmp_path: Path) -> None:
+    prompts = [*PROMPTS, Prompt(prompt_id="p-bad", prompt="nan")]
+    out = collect(tmp_path, fake_load([]), prompts, 1)
+    assert [j.key() for j in out.failed["m"]] == ["p-bad"]
+    assert len(out.images["m"]) == 5
+
+
+def test_another_text_under_the_same_id_is_refused(tmp_path: Path) -> None:
+    collect(tmp_path, fake_load([]), PROMPTS, 1)
+    changed = [Prompt(prompt_id="p-0", prompt="something else")]
+    with pytest.raises(DataError, match="choose another --out"):
+        collect(tmp_path, fake_load([]), changed, 1)
+
+
+def test_blocks_cover_each_image_once_whatever_the_count() -> None:
+    blocks = plan_blocks(PROMPTS, 3, 2)
+    keys = [(j.key(), j.sample) for b in blocks for j in b]
+    assert len(set(keys)) == len(keys) == 15
+    assert plan_blocks(PROMPTS, 1, 2) == blocks[:3]
+
+
+def test_a_folder_of_images_is_copied_once(tmp_path: Path) -> None:
+    given = image_folder(tmp_path / "given")
+    sources = find_sources([str(given)])
+    folder = EvalFolder(tmp_path / "e")
+    for copied, reused in ((5, 0), (0, 5)):
+        out = collect_images(folder, sources, PROMPTS, {}, samples=1, seed=0)
+        assert (out.copied, out.reused) == (copied, reused)
+        assert len(out.images["given"]) == 5
+    lines = (folder.images("given") / "metadata.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) == 5
+
+
+def scorer(calls: list[int], version: int = 1, broken: str = "") -> ChosenScorer:
+    def score(pixels: np.ndarray, prompt: str) -> Scored | Failed:
+        calls.append(1)
+        if prompt == broken:
+            raise RuntimeError("boom")
+        if prompt == "thing 4":
+            return Failed(reason=NOT_APPLICABLE)
+        return Scored(value=float(pixels.mean()))
+
+    card = ScorerCard(name="s", version=version, family="f", what="w", unit="u")
+    return ChosenScorer("s", EachScorer(card, score), "heldout")
+
+
+def test_scores_are_computed_once_and_failures_again(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    folder, calls = EvalFolder(tmp_path), list[int]()
+    first = score_images(folder, images, [scorer(calls, broken="thing 1")])
+    tally = first.tallies()["m", "s"]
+    assert (len(tally.values), tally.failed, tally.not_applicable, tally.total) == (3, 1, 1, 4)
+    failed = [r for r in first.records if isinstance(r.outcome, Failed)]
+    assert {r.outcome.reason for r in failed} == {"scorer_error", NOT_APPLICABLE}  # type: ignore[union-attr]
+    calls.clear()
+    second = score_images(folder, images, [scorer(calls)])
+    assert (second.computed, second.reused, len(calls)) == (1, 4, 1)
+    third = score_images(folder, images, [scorer(calls)])
+    assert (third.computed, third.reused) == (0, 5)
+    assert len(read_records(folder.scores, ScoreRecord)) == 5
+
+
+def test_another_version_of_a_scorer_scores_again(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    folder = EvalFolder(tmp_path)
+    score_images(folder, images, [scorer([])])
+    again = score_images(folder, images, [scorer([], version=2)])
+    assert again.computed == 5
+    assert len(read_records(folder.scores, ScoreRecord)) == 5
+
+
+def test_scores_of_other_models_stay(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    folder = EvalFolder(tmp_path)
+    score_images(folder, {"other": [], **images}, [scorer([])])
+    score_images(folder, {"m": images["m"][:2]}, [scorer([], version=2)])
+    kept = read_records(folder.scores, ScoreRecord)
+    assert len(kept) == 5
+    assert len({r.scorer_digest for r in kept}) == 2
+
+
+def test_a_picture_lost_before_scoring_fails_alone(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    (tmp_path / "images/m" / images["m"][2].file_name).unlink()
+    result = score_images(EvalFolder(tmp_path), images, [scorer([])])
+    (outcome,) = [r.outcome for r in result.records if r.prompt_id == "p-2"]
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "image_error"
+    assert len(result.tallies()["m", "s"].values) == 3
+
+
+CAPTIONS = [Prompt(prompt_id="a", prompt="a red circle")]
+
+
+def test_a_trained_family_is_no_judge(tmp_path: Path) -> None:
+    sources = find_sources([str(checkpoint(tmp_path / "step-000001"))])
+    chosen, _ = choose_scorers(sources, CAPTIONS, names=["composition", "verifier"])
+    assert [c.role for c in chosen] == ["train", "heldout"]
+    with pytest.raises(ConfigError, match=r"composition: cannot be held out.*card-segmentation"):
+        choose_scorers(sources, CAPTIONS, heldout=["composition"])
+    broken = checkpoint(tmp_path / "step-000002", heldout=["composition"])
+    with pytest.raises(ConfigError, match="cannot be held out"):
+        choose_scorers(find_sources([str(broken)]), CAPTIONS)
+
+
+def test_unknown_scorers_are_all_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_scorers([SOURCE], CAPTIONS, names=["compositon", "verifier", "nonsense"])
+    assert len(caught.value.problems) == 2
+
+
+def test_prompts_that_are_no_captions_need_named_scorers() -> None:
+    with pytest.raises(ConfigError, match="--judges"):
+        choose_scorers([SOURCE], PROMPTS)
+
+
+def test_rewards_and_judges_of_the_starter_share_no_family() -> None:
+    rewards = {"composition", "ocr", "alignment", "finish"}
+    judges = {"ocr-tesseract", "alignment-heldout", "card-distance", "verifier"}
+    families = {n: SCORERS.load(n).card.family for n in rewards | judges}
+    assert not {families[n] for n in rewards} & {families[n] for n in judges}
+
+
+def test_a_base_is_drawn_like_the_checkpoint_beside_it(tmp_path: Path) -> None:
+    sources = [*find_sources([str(checkpoint(tmp_path / "step-000001"))]), SOURCE]
+    samplers = choose_samplers(sources, {})
+    assert samplers["m"] == samplers["step-000001"]
+    assert samplers["m"].steps == 10
+    assert choose_samplers(sources, {"steps": 4})["m"].steps == 4
+    with pytest.raises(ConfigError, match="steps: must be a positive number"):
+        choose_samplers(sources, {"steps": 0})
+
+
+def test_a_folder_takes_no_other_model_seed_or_sampler(tmp_path: Path) -> None:
+    def opened(digest: str = "d", seed: int = 0, steps: int = 10) -> EvalFolder:
+        source = ModelSource("m", "pipeline", "m", None, "owner/base", digest)
+        return open_folder(
+            tmp_path, [source], {"m": Sampler(steps=steps)}, seed=seed, digests={}, command=[]
+        )
+
+    opened()
+    opened()
+    for wrong, says in (({"digest": "e"}, "another model"), ({"seed": 1}, "seed 0, not 1")):
+        with pytest.raises(ConfigError, match=says):
+            opened(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="drawn with"):
+        opened(steps=11)
+
+
+def test_a_limit_keeps_every_category() -> None:
+    plan = EvalPlan(models=["m"], prompts="starter-geneval,starter-ocr", limit=12)
+    prompts, digests = load_prompts(plan, [SOURCE])
+    assert len(prompts) == 24
+    assert len({p.category for p in prompts}) == 7
+    assert set(digests) == {"prompts/starter-geneval/test", "prompts/starter-ocr/test"}
+
+
+def test_sets_that_share_ids_are_refused() -> None:
+    plan = EvalPlan(models=["m"], prompts="starter-ocr,starter-ocr")
+    with pytest.raises(ConfigError, match="share prompt_id"):
+        load_prompts(plan, [SOURCE])
+
+
+def test_image_folders_bring_their_prompts(tmp_path: Path) -> None:
+    sources = find_sources([str(image_folder(tmp_path / n)) for n in ("a",)])
+    prompts, _ = load_prompts(EvalPlan(models=["a"]), sources)
+    assert [p.prompt for p in prompts] == [p.prompt for p in PROMPTS]
+    record = ImageRecord(file_name="x.png", prompt="y", prompt_id="p-0")
+    assert record.sample == 0
