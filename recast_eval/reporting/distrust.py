@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from recast_eval.judging.audit_records import AuditRecord
 from recast_eval.reporting.blocks import number_text, percent
 from recast_eval.reporting.facts import EvaluationFacts, Facts, run_of
 from recast_eval.reporting.inputs import Run
@@ -144,31 +145,16 @@ def _judging(facts: EvaluationFacts) -> Iterator[Doubt]:
     yield from _audited(facts.evaluation.audit)
 
 
-def _audited(audit: Any) -> Iterator[Doubt]:
+def _audited(audit: AuditRecord | None) -> Iterator[Doubt]:
     if audit is None:
         yield Doubt("The judge was not audited (recast-eval audit).")
         return
-    for name, verdict in audit_verdicts(audit):
-        if (verdict and not verdict.lower().startswith("trust it")) or "care" in verdict.lower():
-            yield Doubt(f"Audit of {name}: {verdict}", grave="uninformative" in verdict.lower())
-
-
-def audit_verdicts(audit: Any) -> list[tuple[str, str]]:
-    """(judge, line of verdict) of an ``audit.json`` of any known shape."""
-    if isinstance(audit, dict) and isinstance(audit.get("verdict"), str):
-        return [(str(audit.get("judge", "the judge")), audit["verdict"])]
-    inner = audit.get("judges", audit) if isinstance(audit, dict) else audit
-    if isinstance(inner, dict):
-        pairs = list(inner.items())
-    elif isinstance(inner, list):
-        pairs = [(one.get("judge", "the judge"), one) for one in inner if isinstance(one, dict)]
-    else:
-        pairs = []
-    return [
-        (str(name), one["verdict"])
-        for name, one in pairs
-        if isinstance(one, dict) and isinstance(one.get("verdict"), str)
-    ]
+    for judge in audit.judges:
+        if judge.level != "trust it":
+            yield Doubt(
+                f"Audit of {judge.judge} on {judge.axis}: {judge.verdict}.",
+                grave=judge.level == "uninformative",
+            )
 
 
 def _unfair(facts: EvaluationFacts, runs: Sequence[Run]) -> Iterator[Doubt]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import yaml
 
 from recast_eval.errors import ConfigError, DataError
+from recast_eval.judging.audit_records import AuditRecord
 from recast_eval.judging.records import VerdictRecord
 from recast_eval.records import (
     CreditRecord,
@@ -81,8 +82,7 @@ class Evaluation:
     verdicts: tuple[VerdictRecord, ...]
     images: dict[str, tuple[ImageRecord, ...]]
     """Model -> its images; the folder's name is the model's."""
-    audit: Any = None
-    """``audit.json`` as it stands, or None."""
+    audit: AuditRecord | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -250,15 +250,13 @@ def _recipe(path: Path, notes: list[str]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _audit(path: Path, notes: list[str]) -> Any:
-    import json
-
+def _audit(path: Path, notes: list[str]) -> AuditRecord | None:
     if not path.is_file():
         return None
     try:
-        return json.loads(path.read_text("utf-8"), parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        notes.append(f"{path.parent.name}/{path.name} is no JSON and was left out.")
+        return read_json(path, AuditRecord)
+    except DataError:
+        notes.append(f"{path.parent.name}/{path.name} does not fit its schema and was left out.")
         return None
 
 

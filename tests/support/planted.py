@@ -12,6 +12,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from recast_eval.judging.audit_records import (
+    AuditRecord,
+    JudgeAudit,
+    Measured,
+    NotMeasured,
+    NullTest,
+    Position,
+    PropertyBias,
+    ScorerAgreement,
+)
 from recast_eval.judging.records import AxisOutcome, Choice, OrderRecord, VerdictRecord
 from recast_eval.records import (
     CreditRecord,
@@ -76,6 +86,7 @@ def plant_evaluation(out: Path, plant: Plant) -> Path:
     _dump(out / "scores.jsonl", _scores(plant, rng))
     if plant.verdicts:
         _dump(out / "verdicts.jsonl", _verdicts(plant, texts, categories, rng))
+        write_json(out / "audit.json", _planted_audit(plant))
     manifest = Manifest(
         command=["recast-eval", "score", *plant.models, "--out", "evals/planted"],
         versions={"python": "3.11", "recast-eval": "0.1.0"},
@@ -86,6 +97,51 @@ def plant_evaluation(out: Path, plant: Plant) -> Path:
     )
     write_json(out / "manifest.json", manifest)
     return out
+
+
+def _planted_audit(plant: Plant) -> AuditRecord:
+    share = Measured(estimate=0.55, low=0.48, high=0.62, n=100, n_prompts=50)
+    none = NotMeasured(reason=HOSTILE[0] if plant.hostile else "nothing was repeated")
+    judge = JudgeAudit(
+        judge="planted-judge",
+        judge_digest="planted",
+        axis="overall",
+        level="trust it with care",
+        verdict="trust it with care: 12 % flips",
+        reasons=["12 % flips"],
+        n_scored=95,
+        n_total=100,
+        position=Position(first_slot=share, same_winner=share, flips=share, ties=share),
+        repeats=none,
+        nulls=[
+            NullTest(
+                what="same image",
+                asked=20,
+                scored=20,
+                first_slot=share,
+                tie=share,
+                original_wins=none,
+            )
+        ],
+        properties=[
+            PropertyBias(name="brightness", higher_wins=share, slope=share, p_holm=0.01),
+            PropertyBias(name="sharpness", higher_wins=none, slope=none, p_holm=1.0),
+        ],
+        raw_win_rate=share,
+        adjusted_win_rate=none,
+        pair=list(plant.models[-2:]),
+        scorers=[
+            ScorerAgreement(
+                scorer="ocr-second",
+                role="heldout",
+                same_side=share,
+                kappa=none,
+                contradictions=[HOSTILE[2] if plant.hostile else "p00001: recast wins, ocr falls"],
+            )
+        ],
+        judges=[],
+    )
+    return AuditRecord(judges=[judge], skipped=["visible text: no detector"])
 
 
 def _prompts(plant: Plant, rng: np.random.Generator) -> tuple[list[str], list[str]]:

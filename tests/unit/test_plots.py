@@ -125,7 +125,7 @@ def nothing_one_and_many(name: str) -> list[Any]:
         return [weights(), weights()._replace(rewards=("$a_1$ 100 %", "_b"))]
     if name == "credit-drift":
         return [credit_drift_info("r", [0], [1, 0], [[1.0]], [1.0])]
-    if name in ("intervals", "win-rates", "category-wins", "paired-differences"):
+    if name in ("intervals", "win-rates", "category-wins", "paired-differences", "audit-bias"):
         one = Row("$x^2$ 100 %", 0.5, 0.4, 0.6)
         rows = [one, Row("none", NAN, NAN, NAN, "other"), one._replace(name="猫")]
         return [intervals_info(r, x_label="x") for r in ([], [one], rows)]

@@ -15,12 +15,12 @@ from recast_eval.reporting.battles import battle_table
 from recast_eval.reporting.blocks import Maker, number_text, p_text, pair_name, with_interval, words
 from recast_eval.reporting.blocks import Section as Part
 from recast_eval.reporting.compare import Change, manifest_changes
-from recast_eval.reporting.distrust import audit_verdicts, recipe_differences
+from recast_eval.reporting.distrust import recipe_differences
 from recast_eval.reporting.facts import find_focus, find_reference
 from recast_eval.reporting.render import clean, csv_link, data_block
 from recast_eval.reporting.scores import all_pairs, score_table
-from recast_eval.reporting.sections.audit import flatten
 from recast_eval.reporting.sections.diagnostics import families
+from recast_eval.reporting.sections.provenance import flatten
 from recast_eval.reporting.summary import Answer, Summary
 
 
@@ -193,12 +193,6 @@ def test_metrics_become_lines_and_profiles() -> None:
 
 def test_json_is_flattened_in_order() -> None:
     assert flatten({"a": [1, {"b": None}], "c": "d"}) == [("a.0", 1), ("a.1.b", None), ("c", "d")]
-
-
-def test_audit_verdicts_are_found_in_any_known_shape() -> None:
-    assert audit_verdicts({"judge": "j", "verdict": "trust it"}) == [("j", "trust it")]
-    assert audit_verdicts({"j": {"verdict": "uninformative"}}) == [("j", "uninformative")]
-    assert audit_verdicts([1, {"judge": "j"}]) == []
 
 
 def test_manifests_that_differ_say_in_what() -> None:

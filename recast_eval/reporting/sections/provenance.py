@@ -1,10 +1,11 @@
 """What made the numbers: manifests side by side."""
 
+from typing import Any
+
 from recast_eval.records import Manifest
 from recast_eval.reporting.blocks import Block, Cell, Maker, NoteBlock, Section, words
 from recast_eval.reporting.facts import Facts
 from recast_eval.reporting.inputs import Evaluation, Run
-from recast_eval.reporting.sections.audit import flatten
 
 
 def section(facts: Facts, maker: Maker) -> Section:
@@ -45,3 +46,14 @@ def _table(names: list[str], manifests: list[Manifest], maker: Maker) -> Block:
     return maker.table(
         "Manifests", "Coloured cells differ between columns.", ["fact", *names], rows
     )
+
+
+def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    """(dotted path, leaf) of a JSON value, in order."""
+    if isinstance(value, dict):
+        pairs = [(str(k), v) for k, v in value.items()]
+    elif isinstance(value, list):
+        pairs = [(str(i), v) for i, v in enumerate(value)]
+    else:
+        return [(path, value)]
+    return [leaf for key, v in pairs for leaf in flatten(v, f"{path}.{key}" if path else key)]
