@@ -128,7 +128,9 @@ def _judge(
     again = repeats(everything, axis, rng)
     nulls = null_tests(folder, name, axis)
     properties = property_audit(records, axis, pictures)
-    scorers = scorer_agreement(records, axis, scores, rng)
+    jurors = {vote.judge for record in records for vote in record.votes}
+    others_scores = [s for s in scores if s.scorer not in jurors]  # a juror agrees with itself
+    scorers = scorer_agreement(records, axis, others_scores, rng)
     human = human_agreement(items[name], axis, votes, rng)
     others = [
         other_judge(items[name], items[other], (axis, main_axis(judges[other])), other, rng)

@@ -96,6 +96,8 @@ def _care(facts: Facts) -> Iterator[str]:
         yield f"only {facts.n_prompts} prompts"
     if facts.position is not None:
         yield from _leans(facts.position)
+    elif facts.human is None and not any(s.role == "heldout" for s in facts.scorers):
+        yield "nothing independent to check it against: no order, no people, no other scorer"
     yield from _from_nulls(facts.nulls)
     if isinstance(facts.repeats, Measured) and facts.repeats.estimate < STEADY:
         yield f"asked again it answers otherwise (alpha {facts.repeats.estimate:.2f})"

@@ -18,6 +18,7 @@ from recast_eval.judging.audit_pictures import brightness, saturation, sharpness
 from recast_eval.judging.audit_records import AuditRecord, JudgeAudit, Measured, NotMeasured, Vote
 from recast_eval.judging.decide import combine_orders, compare_grades
 from recast_eval.judging.records import Choice, OrderRecord, VerdictRecord
+from recast_eval.judging.records import Vote as JurorVote
 from recast_eval.records import Failed, Scored, ScoreRecord, append_record, read_json
 
 Rule = Callable[[str, str, int], str | None]
@@ -148,7 +149,30 @@ def test_a_judge_of_single_images_has_no_position(tmp_path: Path) -> None:
         append_record(tmp_path / "verdicts.jsonl", record.model_copy(update=update))
     found = audit(tmp_path).judges[0]
     assert found.position is None
-    assert found.level == "trust it"
+    assert found.level == "trust it with care"
+    assert "nothing independent to check it against" in found.verdict
+    for n in range(50):
+        append_record(tmp_path / "votes.jsonl", vote("x", n, "a" if n % 9 else "b"))
+    assert audit(tmp_path).judges[0].level == "trust it"
+
+
+def test_a_juror_is_no_witness_for_its_jury(tmp_path: Path) -> None:
+    record = verdict(truthful, 0)
+    grades = compare_grades(AXES, {"a": {"overall": 3.0}, "b": {"overall": 2.0}}, "a", "b")
+    votes = [JurorVote(judge="held", family="f", axes=grades)]
+    for n in range(50):
+        update = {"prompt_id": f"p{n}", "orders": [], "order_free": True, "votes": votes}
+        append_record(tmp_path / "verdicts.jsonl", record.model_copy(update=update))
+        for model in "ab":
+            row = {"prompt_id": f"p{n}", "sample": 0, "image": "0" * 64, "scorer": "held"}
+            score = Scored(value=float(model == "a"))
+            append_record(
+                tmp_path / "scores.jsonl",
+                ScoreRecord(model=model, scorer_digest="d", role="heldout", outcome=score, **row),  # type: ignore[arg-type]
+            )
+    found = audit(tmp_path).judges[0]
+    assert found.scorers == []
+    assert "nothing independent" in found.verdict
 
 
 def test_repeats_that_differ_ask_for_care(tmp_path: Path) -> None:
