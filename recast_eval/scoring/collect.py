@@ -192,11 +192,13 @@ def _copy(
         name = Path(Job(prompt, record.sample).file_name()).stem + Path(record.file_name).suffix
         kept = record.model_copy(update={"file_name": name})
         found.append(kept)
-        if old.get(name) == kept and (target / name).is_file():
+        copy = target / name
+        if old.get(name) == kept and copy.is_file() and file_sha256(copy) == kept.sha256:
             out.reused += 1
             continue
-        _write(target / name, find_file(source, record.file_name).read_bytes())
-        append_record(path, kept)
+        _write(copy, find_file(source, record.file_name).read_bytes())
+        if old.get(name) != kept:
+            append_record(path, kept)
         out.copied += 1
     return found
 
