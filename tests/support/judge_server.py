@@ -47,6 +47,9 @@ def honest(question: Question) -> dict[str, Any]:
     if "\n- Grades are whole numbers" in question.text:
         return dict.fromkeys(_AXIS.findall(question.text), int(question.images[0][0], 16) % 10 + 1)
     first = len(question.images) < 2 or question.images[0] > question.images[1]
+    if '"better_response"' in question.text:  # GenArena's contract, for benchmarks
+        score = 5 if first else 2
+        return {"better_response": "AB"[not first], "score": score, "confidence": 0.5}
     return dict.fromkeys(_AXIS.findall(question.text), "A" if first else "B")
 
 
