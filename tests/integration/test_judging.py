@@ -410,3 +410,22 @@ def test_a_judge_that_reads_text_only_gets_plain_text(world: World) -> None:
         assert all(isinstance(b["messages"][0]["content"], str) for b in server.bodies)
         assert "drawn by" in server.bodies[0]["messages"][0]["content"]
     assert world.states() == {"flip": 10}
+
+
+def test_five_lines_of_pandas_give_the_numbers(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The snippet of docs/judging.md, run as it stands there."""
+    page = (Path(__file__).parents[2] / "docs" / "judging.md").read_text("utf-8")
+    snippet = page.split("```python\nimport pandas")[1].split("```")[0]
+    with JudgeServer(Script(refuse=0.2)) as server:
+        world.run(server, out="evals/demo")
+    monkeypatch.chdir(world.root)
+    exec("import pandas" + snippet, {})  # noqa: S102 - our own page
+    shown = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[2:]}
+    records = [r.axes["overall"] for r in world.records("evals/demo")]
+    scored = [o.score_a for o in records if o.score_a is not None]
+    assert len(scored) < 10
+    for model, wins in (("A", sum(scored)), ("B", len(scored) - sum(scored))):
+        assert float(shown[model][0]) == pytest.approx(wins / len(scored), abs=1e-5)
+        assert shown[model][1:] == [str(len(scored)), "10"]
