@@ -177,6 +177,40 @@ def test_on_policy_gradient_is_that_of_log_prob(policy: Sd3Policy) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["flow-grpo", "grpo-guard", "awm"])
+def test_credit_of_a_step_acts_at_its_source(policy: Sd3Policy, name: str) -> None:
+    method = _method(name, kl=0.0)
+    rollout = _rollout(policy, method)
+    works = _works(method, rollout, micro_batch=8)
+    credited = 2
+    advantages = torch.zeros(STEPS, 8)
+    advantages[credited] = torch.arange(8) - 3.0
+
+    def total(only: bool) -> Tensor:
+        found = []
+        for work in works:
+            there = work.steps == credited
+            if only and not there.any():
+                continue
+            item = Work(work.rows[there], work.steps[there], _rows(work, there)) if only else work
+            weight = work.weight * (float(there.float().mean()) if only else 1.0)
+            outputs = method.outputs(policy, rollout, item)
+            if only:
+                sigma = outputs.tensors.get("sigma", policy.sigmas[item.steps])
+                assert (sigma == policy.sigmas[credited]).all()
+            loss = method.loss(outputs, advantages[item.steps, item.rows]).loss * weight
+            found.append(_gradient(policy, loss))
+        return torch.stack(found).sum(dim=0)
+
+    expected = total(only=True)
+    assert expected.any()
+    torch.testing.assert_close(total(only=False), expected, rtol=1e-3, atol=1e-8)
+
+
+def _rows(work: Work, there: Tensor) -> Tensor | None:
+    return None if work.noise is None else work.noise[there]
+
+
 @pytest.mark.parametrize("name", FAMILY)
 def test_stored_and_recomputed_densities_agree(policy: Sd3Policy, name: str) -> None:
     stored, fresh = (_method(name, old_density=kind) for kind in ("stored", "recomputed"))
