@@ -108,20 +108,21 @@ def _block() -> nn.TransformerEncoderLayer:
 
 
 class _PatchImage(nn.Module):
-    """Attention over 8x8 patches."""
+    """Attention over 8x8 patches; all of them are read, each in its place."""
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, WIDTH, 8, stride=8)
         self.place = nn.Parameter(torch.randn(1, (SIZE // 8) ** 2, WIDTH) * 0.02)
         self.blocks = nn.ModuleList(_block() for _ in range(2))
-        self.head = nn.Linear(WIDTH, WIDTH)
+        self.narrow = nn.Linear(WIDTH, 24)
+        self.head = nn.Linear(24 * (SIZE // 8) ** 2, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.patch(x).flatten(2).transpose(1, 2) + self.place
         for block in self.blocks:
             h = block(h)
-        return torch.as_tensor(self.head(h.mean(1)))
+        return torch.as_tensor(self.head(self.narrow(h).flatten(1)))
 
 
 class _LetterText(nn.Module):
@@ -133,12 +134,13 @@ class _LetterText(nn.Module):
         self.near = nn.Conv1d(64, WIDTH, 6, stride=3, padding=2)
         self.place = nn.Parameter(torch.randn(1, _MAX_LETTERS // 3, WIDTH) * 0.02)
         self.block = _block()
-        self.head = nn.Linear(WIDTH, WIDTH)
+        self.narrow = nn.Linear(WIDTH, 48)
+        self.head = nn.Linear(48 * (_MAX_LETTERS // 3), WIDTH)
 
     def forward(self, tokens: Tensor) -> Tensor:
         h = self.near(self.embed(tokens).transpose(1, 2)).transpose(1, 2)
         h = self.block(functional.gelu(h) + self.place)
-        return torch.as_tensor(self.head(h.mean(1)))
+        return torch.as_tensor(self.head(self.narrow(h).flatten(1)))
 
 
 class TwoTower(nn.Module):
@@ -185,7 +187,7 @@ def load_tower(path: Path, kind: Kind) -> TwoTower:
         DataError: The file is not such a model.
     """
     if not path.is_file():
-        raise MissingError(f"no weights at {path}: make them with `recast-train starter build`")
+        raise MissingError(f"no weights at {path}: make them with `recast-train starter towers`")
     model = TwoTower(kind)
     try:
         with safe_open(str(path), framework="pt") as file:

@@ -14,7 +14,9 @@ from recast_eval.scorers.world.prompt_sets import make_geneval, make_ocr
 
 GENEVAL = [r["prompt"] for r in make_geneval()["test"]]
 OCR = [r["prompt"] for r in make_ocr()["test"]]
-REWARDS = [("composition", GENEVAL), ("composition", OCR), ("finish", GENEVAL), ("finish", OCR)]
+ALL = GENEVAL[::4] + OCR[::4]
+REWARDS = [("alignment", ALL)]
+REWARDS += [("composition", GENEVAL), ("composition", OCR), ("finish", GENEVAL), ("finish", OCR)]
 REWARDS += [("ocr", OCR)]
 
 

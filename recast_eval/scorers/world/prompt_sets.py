@@ -113,7 +113,19 @@ def make_ocr(seed: int = SEED) -> dict[str, list[Row]]:
     return {split: _rows("ocr", split, scenes[split]) for split in scenes}
 
 
+def make_mixed(seed: int = SEED) -> dict[str, list[Row]]:
+    """Split name -> shapes and words in equal parts: a sample of the two other sets."""
+    both = make_geneval(seed), make_ocr(seed)
+    mixed: dict[str, list[Row]] = {}
+    for split, count in (("train", 160), ("validation", 24), ("test", 24)):
+        mixed[split] = []
+        for rows in (b[split] for b in both):
+            mixed[split] += [rows[i * len(rows) // count] for i in range(count)]
+    return mixed
+
+
 STARTER_SETS: Final[dict[str, Callable[[], dict[str, list[Row]]]]] = {
     "starter-geneval": make_geneval,
     "starter-ocr": make_ocr,
+    "starter-mixed": make_mixed,
 }

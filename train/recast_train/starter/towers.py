@@ -175,20 +175,21 @@ def tower_loss(model: TwoTower, half: int, seed: Sequence[int]) -> Tensor:
     return functional.cross_entropy(by_image, target) + functional.cross_entropy(by_text, target)
 
 
-def train_tower(work: Path, name: str, *, steps: int) -> TwoTower:
+def train_tower(work: Path, name: str, *, steps: int, save_every: int = 100) -> TwoTower:
     """Train the tower of a scorer, or resume it from ``work``.
 
     Args:
         work: Where its state is kept, one file.
         name: Key of ``TOWERS``.
         steps: Batches in all.
+        save_every: Batches between two saved states.
     """
     kind, half, seed = TOWERS[name]
     torch.manual_seed(seed)
     model = TwoTower(kind).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=2e-3 if kind == "conv" else 1e-3, total_steps=steps, pct_start=0.08
+        optimizer, max_lr=2e-3, total_steps=steps, pct_start=0.08
     )
     start, state = 0, work / f"{name}.safetensors"
     if state.exists():
@@ -204,7 +205,7 @@ def train_tower(work: Path, name: str, *, steps: int) -> TwoTower:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if (step + 1) % 100 == 0 or step + 1 == steps:
+        if (step + 1) % save_every == 0 or step + 1 == steps:
             log.info("%s step %d/%d: loss %.3f", name, step + 1, steps, loss.item())
             save_state(
                 state,
