@@ -24,6 +24,8 @@ STRONG_SLOPE = 0.5
 STEADY = 0.8
 """Krippendorff's alpha that repeated questions should reach."""
 FEW = 40
+BARELY = 0.6
+"""Orders that agree less often than this may be two coins, unless the interval says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def _by_chance(position: Position) -> Iterator[str]:
     same, first = position.same_winner, position.first_slot
     if not isinstance(same, Measured):
         return
-    if same.estimate <= 0.5 or (same.low <= 0.5 and same.estimate < 0.6):
+    if same.low <= 0.5 and same.estimate < BARELY:
         if isinstance(first, Measured) and abs(first.estimate - 0.5) > 0.25:
             slot = "first" if first.estimate > 0.5 else "second"
             often = _percent(max(first.estimate, 1 - first.estimate))
