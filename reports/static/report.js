@@ -34,6 +34,7 @@
     gallery.querySelector(".cards").before(label);
     input.addEventListener("input", () => {
       const word = input.value.toLowerCase();
+      gallery.querySelectorAll(".rest").forEach((rest) => { rest.open = word !== "" || rest.open; });
       cards.forEach((card) => { card.hidden = !card.textContent.toLowerCase().includes(word); });
     });
   });
