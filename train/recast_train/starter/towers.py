@@ -201,7 +201,7 @@ def train_tower(work: Path, name: str, *, steps: int, save_every: int = 100) -> 
     for step in range(start, steps):
         loss = tower_loss(model, half, (seed, step))
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
