@@ -1,4 +1,4 @@
-"""``recast-eval prompts``: list prompt sets, print one, make the starter's again."""
+"""``recast-eval prompts``: list prompt sets, print one, make the shipped ones again."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ def prompts(
     ] = None,
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     make: Annotated[
-        Path | None, typer.Option(help="Write the starter's sets, made from their seed, here.")
+        Path | None, typer.Option(help="Write the shipped sets, made from their seed, here.")
     ] = None,
 ) -> None:
     """List the prompt sets, or print one."""
@@ -36,9 +36,10 @@ def prompts(
 
 def _make(folder: Path) -> None:
     from recast_eval.records import write_atomic
+    from recast_eval.scorers.photo_prompts import PHOTO_SETS
     from recast_eval.scorers.world.prompt_sets import STARTER_SETS
 
-    for name, maker in STARTER_SETS.items():
+    for name, maker in {**STARTER_SETS, **PHOTO_SETS}.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for split, rows in maker().items():
             path = folder / name / f"{split}.jsonl"

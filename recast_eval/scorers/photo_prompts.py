@@ -84,15 +84,13 @@ def make_objects(seed: int = SEED) -> dict[str, list[Row]]:
     rng = np.random.default_rng([seed, 2])
     families = _object_families(rng)
     sizes = {"test": 40, "validation": 10, "train": 200}
+    few = {"single_object": 5, "counting": 2}  # of these there are not enough: divide by
     taken: set[str] = set()
     made: dict[str, list[Row]] = {}
     for split in _SPLITS:
         made[split] = []
         for family, draw in families.items():
-            single = family == "single_object"  # there are only so many things
-            for _ in range(
-                min(sizes[split], 8 if split != "train" else 30) if single else sizes[split]
-            ):
+            for _ in range(sizes[split] // few.get(family, 1)):
                 while (text := draw()) in taken:
                     pass
                 taken.add(text)
