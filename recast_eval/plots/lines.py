@@ -42,6 +42,8 @@ class Lines(NamedTuple):
     """A dotted line at this y."""
     band: str = ""
     """What the band is; empty if there is none."""
+    y_limits: tuple[float, float] | None = None
+    """What lies outside is cut off in the picture, never in the table."""
 
 
 def lines_info(
@@ -54,6 +56,7 @@ def lines_info(
     band: str = "",
     reverse_x: bool = False,
     zero: float | None = None,
+    y_limits: tuple[float, float] | None = None,
 ) -> Lines:
     """Gather series; a band is ``y`` minus and plus ``multiplier`` standard errors.
 
@@ -66,6 +69,7 @@ def lines_info(
         band: What the band is, in words.
         reverse_x: Draw large x on the left.
         zero: A dotted line at this y.
+        y_limits: Cut the picture off here.
 
     Raises:
         ValueError: A series is not as long as its x.
@@ -80,7 +84,7 @@ def lines_info(
             value, half = np.asarray(y, float), multiplier * np.asarray(error, float)
             low, high = tuple(value - half), tuple(value + half)
         made.append(Line(name, tuple(map(float, x)), tuple(map(float, y)), low, high))
-    return Lines(tuple(made), x_label, y_label, reverse_x, zero, band)
+    return Lines(tuple(made), x_label, y_label, reverse_x, zero, band, y_limits)
 
 
 def draw_lines(axes: Axes, info: Lines) -> None:
@@ -100,6 +104,8 @@ def draw_lines(axes: Axes, info: Lines) -> None:
         axes.axhline(info.zero, linestyle=":", color=mpl.rcParams["axes.edgecolor"], linewidth=1)
     axes.set(xlabel=fit(info.x_label, 48), ylabel=fit(info.y_label, 34))
     axes.yaxis.set_major_locator(MaxNLocator(6))
+    if info.y_limits is not None:
+        axes.set_ylim(*info.y_limits)
     if info.reverse_x:
         axes.invert_xaxis()
     place_legend(axes, handles, [line.name for line in info.lines])

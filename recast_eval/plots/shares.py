@@ -83,7 +83,7 @@ def shares_alt(info: Shares) -> str:
 
 def shares_size(info: Shares) -> tuple[float, float]:
     """Height by rows, and room for the key."""
-    return 4.6, 1.5 + 0.34 * len(info.rows) + 0.2 * (len(info.parts) // 2)
+    return 4.6, 1.55 + 0.34 * len(info.rows) + 0.22 * -(-len(info.parts) // 2)
 
 
 PLOT = PlotSpec(

@@ -103,7 +103,8 @@ def _coverage(facts: EvaluationFacts) -> Iterator[Doubt]:
         failed = sum(mean.n_total - mean.n_scored for _, mean in means)
         total = sum(mean.n_total for _, mean in means)
         if failed:
-            yield Doubt(f"{scorer} could not score {failed} of {total} images.")
+            why = facts.scores.reasons(scorer)
+            yield Doubt(f"{scorer} could not score {failed} of {total} images ({why}).")
         missing = [m for m, mean in means if mean.n_total == 0]
         if missing and total:
             yield Doubt(f"{scorer} has no scores for {', '.join(missing)}.")

@@ -72,6 +72,12 @@ class ScoreTable:
     """(scorer, model) -> mean."""
     differences: tuple[Difference, ...]
 
+    def reasons(self, scorer: str) -> str:
+        """Why a scorer failed, most frequent first: ``engine: 12, no text: 3``."""
+        failed = self.frame[(self.frame["scorer"] == scorer) & self.frame["value"].isna()]
+        counts = failed["reason"].value_counts()
+        return ", ".join(f"{reason}: {count}" for reason, count in counts.head(3).items())
+
     def of_pair(self, pair: Pair, role: str | None = None) -> tuple[Difference, ...]:
         """Differences of a pair, of one role or all."""
         return tuple(

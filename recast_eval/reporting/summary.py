@@ -171,6 +171,8 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
         points.append(
             f"A run of this size finds a true win rate of {percent(level, 0)} of decided pairs "
             "four times in five; a smaller one it may miss."
+            if level < 0.99
+            else "With so few decided pairs even a model that always wins could be missed."
         )
         if battle.states["unscored"]:
             points.append(

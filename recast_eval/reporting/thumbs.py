@@ -34,8 +34,14 @@ class Thumbnails:
     damaged: int = 0
     _made: dict[Path, Thumb] = field(default_factory=dict)
 
-    def get(self, folder: Path, name: str) -> Thumb:
-        """Thumbnail of a file that a record names inside its folder."""
+    def get(self, folder: Path, name: str, *, side: int | None = None) -> Thumb:
+        """Thumbnail of a file that a record names inside its folder.
+
+        Args:
+            folder: Nothing outside it is read.
+            name: Of the file.
+            side: Longer side in pixels, if not the usual one.
+        """
         if self.spent >= self.budget:
             self.left_out += 1
             return Thumb("", missing="left out: the page's picture budget is spent")
@@ -43,7 +49,7 @@ class Thumbnails:
             path = find_file(folder, name)
             thumb = self._made.get(path)
             if thumb is None:
-                thumb = self._made[path] = _thumb(path, self.side)
+                thumb = self._made[path] = _thumb(path, side or self.side)
         except DataError as error:
             self.damaged += 1
             return Thumb("", missing=str(error).rsplit(": ", 1)[-1])

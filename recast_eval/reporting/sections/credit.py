@@ -18,7 +18,8 @@ SHOWN_GROUPS = 6
 SHOWN_REWARDS = 8
 ESTIMATORS = (
     "The curve that W was solved from, and what each estimator said before pooling. A cross-fit "
-    "curve is a lower bound and forward pairs are unbiased: where they part, believe the pairs."
+    "curve is a lower bound and forward pairs are unbiased: where they part, believe the pairs. "
+    "What lies far outside is cut off here and kept in the table."
 )
 THIRDS = ("noisy third", "middle third", "clean third")
 
@@ -118,6 +119,7 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
             multiplier=multiplier,
             band=band if errors else "",
             reverse_x=True,
+            y_limits=_window([record.curves[k] for k in range(len(rewards))]),
         ),
         title=f"Discriminability: {label}",
         source=source,
@@ -130,11 +132,23 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
             series |= {n: (record.sigmas, c[k]) for n, c in sorted(record.raw_curves.items())}
             yield maker.figure(
                 "discriminability",
-                lines_info(series, x_label="noise level", y_label=reward, reverse_x=True),
+                lines_info(
+                    series,
+                    x_label="noise level",
+                    y_label=reward,
+                    reverse_x=True,
+                    y_limits=_window([record.curves[k]]),
+                ),
                 title=f"Estimators of {reward}: {label}",
                 source=source,
                 read=ESTIMATORS,
             )
+
+
+def _window(curves: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Room around the pooled curves: wild raw values must not flatten everything else."""
+    top = max(max(map(max, curves)), 1e-9)
+    return -0.3 * top, 1.4 * top
 
 
 def _gains(record: CreditRecord, label: str, source: str, maker: Maker, multiplier: float) -> Block:

@@ -22,6 +22,7 @@ from recast_eval.reporting.thumbs import Thumbnails
 SIDE_BY_SIDE = 24
 PICKS = 12
 MOST_MODELS = 8
+SHEET_SIDE = 384
 
 
 @dataclass(slots=True)
@@ -192,15 +193,15 @@ def samples(facts: Facts, maker: Maker, thumbs: Thumbnails) -> Section | None:
     for run in facts.runs[:MOST_MODELS]:
         if not run.samples:
             continue
-        shown = list(dict.fromkeys([*run.samples[:4], *run.samples[-4:]]))
+        shown = list(dict.fromkeys([*run.samples[:2], *run.samples[-2:]]))
         pictures = []
         for path in shown:
-            thumb = thumbs.get(path.parent, path.name)
+            thumb = thumbs.get(path.parent, path.name, side=SHEET_SIDE)
             pictures.append(
                 Picture(path.stem, thumb.source, thumb.width, thumb.height, (), thumb.missing)
             )
         card = Card("", "", "", tuple(pictures))
-        left = f"{len(shown)} of {len(run.samples)} saved pictures." if run.samples[8:] else ""
+        left = f"{len(shown)} of {len(run.samples)} saved pictures." if run.samples[4:] else ""
         read = "By file name: the first saved pictures, then the last."
         blocks.append(maker.gallery(f"Samples of {run.name}", read, [card], left))
     if not blocks:

@@ -27,8 +27,8 @@ Results = dict[str, dict[str, float]]
 
 def section(facts: Facts, maker: Maker) -> Section | None:
     """Scores against budgets, the Pareto front, and methods matched run by run."""
-    runs = [run for run in facts.runs if run.credits and run.metrics]
-    if len({tuple(run.budgets.items()) for run in runs}) < 2:
+    runs = swept(facts.runs)
+    if not runs:
         return None
     results = run_results(facts, runs)
     source = "\n".join(dict.fromkeys(filter(None, map(command_of, runs[:3]))))
@@ -57,6 +57,17 @@ def section(facts: Facts, maker: Maker) -> Section | None:
         "bar one standard deviation of them.",
         tuple(blocks),
     )
+
+
+def swept(runs: Sequence[Run]) -> list[Run]:
+    """The most runs that share their rewards, if they differ in budgets; else none."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        if run.credits and run.metrics:
+            groups.setdefault(tuple(run.budgets), []).append(run)
+    most = max(groups.values(), key=len, default=[])
+    budgets = {tuple(round(b, 6) for b in run.budgets.values()) for run in most}
+    return most if len(budgets) > 1 else []
 
 
 def run_results(facts: Facts, runs: Sequence[Run]) -> Results:
@@ -179,6 +190,8 @@ def _matched(runs: Sequence[Run], results: Results, maker: Maker, source: str) -
                     num(float(len(found.unmatched))),
                 ]
             )
+    if not rows:
+        return None
     return maker.table(
         "Matched pairs: same budget, same seed",
         "The run is the unit. Wins, ties and losses over matched pairs with the exact sign test; "
