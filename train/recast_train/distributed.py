@@ -2,6 +2,7 @@
 
 import os
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -38,6 +39,14 @@ def add(value: Tensor) -> Tensor:
     if world() > 1:
         dist.all_reduce(value)
     return value
+
+
+def largest(value: int) -> int:
+    """The largest of all processes' numbers."""
+    found = torch.tensor(value)
+    if world() > 1:
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
 
 
 def gather_rows(rows: Tensor, first: int, total: int) -> Tensor:

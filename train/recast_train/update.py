@@ -41,7 +41,7 @@ def accumulate(
         Logged means.
     """
     logs: dict[str, Tensor] = {}
-    for work in _share(works):
+    for _, work in _share(works):
         outputs = method.outputs(policy, rollout, work)
         loss = method.loss(outputs, advantages[work.steps, work.rows])
         penalty = method.penalty(outputs)
@@ -103,16 +103,19 @@ def measure(
     Arguments as in ``balance``; the share is the aggregator's ``gram_share``.
 
     Returns:
-        The aggregator's diagnostics, and ``aggregator/cosine_error``: half the largest
-        difference of a cosine between the two halves of that share.
+        The aggregator's diagnostics, and, if the share is two items or more,
+        ``aggregator/cosine_error``: half the largest difference of a cosine between its halves.
     """
     every = max(1, round(1.0 / aggregator.gram_share))
     some = (work for index, work in enumerate(works) if index % every == 0)
     parts, _ = _reward_gradients(method, policy, rollout, some, advantages, None, halves=2)
     gram = _gram(parts.sum(dim=0)[:-1])
     combined = aggregator.combine(gram, _active(advantages, gram))
-    first, second = (_cosines(_gram(half[:-1])) for half in parts)
-    return _named(combined) | {"aggregator/cosine_error": float((first - second).abs().max()) / 2.0}
+    found = _named(combined)
+    if bool(parts.flatten(1).any(dim=1).all()):
+        first, second = (_cosines(_gram(half[:-1])) for half in parts)
+        found["aggregator/cosine_error"] = float((first - second).abs().max()) / 2.0
+    return found
 
 
 def _reward_gradients(
@@ -129,7 +132,7 @@ def _reward_gradients(
     size = sum(p.numel() for p in parameters)
     found = torch.zeros(halves, len(advantages) + 1, size, device=parameters[0].device)
     logs: dict[str, Tensor] = {}
-    for index, work in enumerate(_share(works)):
+    for index, work in _share(works):
         outputs = method.outputs(policy, rollout, work)
         losses = [method.loss(outputs, a[work.steps, work.rows]) for a in advantages]
         # A measurement, in halves, is about the rewards alone.
@@ -154,7 +157,13 @@ def _reward_gradients(
 def _gram(gradients: Tensor) -> Tensor:
     """(K, K) inner products in float64, on the CPU."""
     wide = gradients.double()
-    return (wide @ wide.T).cpu()
+    gram = (wide @ wide.T).cpu()
+    if not bool(gram.isfinite().all()):
+        raise RecastError(
+            "a reward's gradient is not finite: lower the learning rate, or use precision fp32; "
+            "the last checkpoint is from before"
+        )
+    return gram
 
 
 def _cosines(gram: Tensor) -> Tensor:
@@ -190,16 +199,12 @@ def step_optimiser(
     return norm
 
 
-def _share(works: Iterator[Work]) -> Iterator[Work]:
-    """This process's items. All draw all noise, so that the split changes no number."""
+def _share(works: Iterator[Work]) -> Iterator[tuple[int, Work]]:
+    """This process's items, numbered among all. All draw all noise: the split changes nothing."""
     rank, world = distributed.rank(), distributed.world()
-    count = 0
-    for work in works:
-        if count % world == rank:
-            yield work
-        count += 1
-    if count < world:
-        raise ValueError(f"{world} processes share {count} work items: lower micro_batch")
+    for index, work in enumerate(works):
+        if index % world == rank:
+            yield index, work
 
 
 def _log(logs: dict[str, Tensor], work: Work, parts: Sequence[Loss], total: Tensor) -> None:
@@ -211,10 +216,10 @@ def _log(logs: dict[str, Tensor], work: Work, parts: Sequence[Loss], total: Tens
 
 
 def _reduced(logs: dict[str, Tensor]) -> dict[str, float]:
-    if not logs:
-        return {}
-    total = distributed.add(torch.stack(list(logs.values())))
-    return dict(zip(logs, total.tolist(), strict=True))
+    # A process without work knows no names, but must take part: else the others wait for ever.
+    size = distributed.largest(len(logs))
+    values = torch.stack(list(logs.values())) if logs else torch.zeros(size)
+    return dict(zip(logs, distributed.add(values).tolist(), strict=False))
 
 
 def _flatten(values: Sequence[Tensor | None], parameters: Sequence[Parameter]) -> Tensor:
