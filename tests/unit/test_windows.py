@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recast_train.policies.windows import Window, find_window
+from recast_train.policies._windows import Window, find_window
 
 SPEC = {"size": 2, "low": 0.0, "high": 1.0, "every": 1, "stride": 1, "branches": 1}
 

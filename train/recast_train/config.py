@@ -59,6 +59,11 @@ class Plan:
         return shares
 
     @property
+    def scales(self) -> np.ndarray:
+        """(K,) factors on raw rewards, in the recipe's order."""
+        return np.array([r.scale for r in self.recipe.rewards.values()], dtype=np.float64)
+
+    @property
     def solver(self) -> str:
         """The rollout's solver, named."""
         return self.recipe.sampler.solver or self.policy.solvers[0]

@@ -204,7 +204,7 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
     cfg = recipe.advantage
     if np.array_equal(coefficients, parts.plan.budgets):
         found = step_advantages(
-            rewards,
+            rewards * parts.plan.scales[:, None],
             groups,
             parts.credit.weights(),
             mode=recipe.mode,

@@ -116,12 +116,12 @@ class ProbeCollector:
 
     def _complete(self, step: int) -> np.ndarray:
         """(K, N') rewards of one stochastic completion each."""
-        own = self._own()
-        seed = derive_seed(self.seed, "complete", step, distributed.rank())
+        own, (first, last) = self._own(), self._span()
         x_0 = self.policy.complete(
             self._noised(step),
             step,
             self.rollout.condition.take(own),
-            Generator().manual_seed(seed),
+            Generator().manual_seed(derive_seed(self.seed, "complete", step)),
+            rows=(first, last, len(self.rows)),
         )
         return self._scored(x_0)

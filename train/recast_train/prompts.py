@@ -5,11 +5,11 @@ from recast_train.recipe_types import PromptsConfig
 
 
 def load_prompts(config: PromptsConfig) -> list[str]:
-    """Read the prompts of a set's split, in file order.
+    """Read the prompts of the sets' split, in file order, set after set.
 
     Raises:
         DataError: A file or a line is broken; names it.
         MissingError: There is no such set.
     """
-    found = load_prompt_set(config.set, config.split)
-    return list(dict.fromkeys(p.prompt for p in found.prompts))
+    sets = [load_prompt_set(name, config.split) for name in (config.set, *config.also)]
+    return list(dict.fromkeys(p.prompt for found in sets for p in found.prompts))

@@ -48,6 +48,8 @@ class PromptsConfig:
     set: str
     """Name of a set under ``prompts/sets``, or a file of prompts."""
     split: Literal["train", "validation", "test"] = "train"
+    also: tuple[str, ...] = ()
+    """More sets, of the same split; all are shuffled together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class RewardConfig:
 
     budget: float
     """lambda_k; budgets are normalised to sum to 1."""
+    scale: float = 1.0
+    """Multiplies the value where raw rewards are mixed (mode ``pre``), e.g. 1/26 for PickScore."""
     weights: str | None = None
     """Folder or hub id instead of the scorer's own weights."""
     device: str = ""
@@ -224,6 +228,8 @@ class Recipe:
         for name, reward in self.rewards.items():
             if reward.budget < 0:
                 yield f"rewards.{name}: a budget must not be negative, got {reward.budget}"
+            if reward.scale <= 0:
+                yield f"rewards.{name}.scale: must be positive, got {reward.scale}"
         if not self.rewards:
             yield "rewards: needs one reward or more"
         elif all(r.budget == 0 for r in self.rewards.values()):

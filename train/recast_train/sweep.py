@@ -102,7 +102,13 @@ def _text(value: Any) -> str:
 
 
 def run_sweep(
-    runs: Sequence[SweepRun], recipe: str, out: Path, *, engine: Engine, workers: int
+    runs: Sequence[SweepRun],
+    recipe: str,
+    out: Path,
+    *,
+    engine: Engine,
+    workers: int,
+    processes: int = 1,
 ) -> dict[str, int]:
     """Run all that are not finished; returns each run's exit status.
 
@@ -112,11 +118,12 @@ def run_sweep(
         out: Folder that gets a folder a run; what is there is resumed.
         engine: ``local`` processes on this machine, or tasks on a Ray cluster that sees ``out``.
         workers: Runs at a time (local).
+        processes: Of each run, a GPU each, started as ``torchrun`` does.
 
     Raises:
         MissingError: Ray was asked for and is not installed.
     """
-    commands = {run.name: _command(run, recipe, out) for run in runs}
+    commands = {run.name: _command(run, recipe, out, processes) for run in runs}
     start = _ray if engine == "ray" else _local(workers)
     statuses = {}
     for name, status in start(commands):
@@ -125,11 +132,15 @@ def run_sweep(
     return statuses
 
 
-def _command(run: SweepRun, recipe: str, out: Path) -> list[str]:
+def _command(run: SweepRun, recipe: str, out: Path, processes: int) -> list[str]:
     folder = out / run.name
     resume = ["--resume"] if folder.exists() else []
     sets = [part for o in run.overrides for part in ("--set", o)]
-    return [sys.executable, "-c", _START, "run", recipe, "--out", str(folder), *sets, *resume]
+    start = ["-c", _START]
+    if processes > 1:
+        start = ["-m", "torch.distributed.run", "--standalone"]
+        start += [f"--nproc_per_node={processes}", "-m", "recast_train"]
+    return [sys.executable, *start, "run", recipe, "--out", str(folder), *sets, *resume]
 
 
 def _call(command: list[str]) -> int:

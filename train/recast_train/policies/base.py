@@ -94,9 +94,18 @@ class Policy(Protocol):
         ...
 
     def complete(
-        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
+        self,
+        x_t: Tensor,
+        step: int,
+        condition: Condition,
+        generator: Generator,
+        *,
+        rows: tuple[int, int, int] | None = None,
     ) -> Tensor:
-        """One stochastic draw of x_0 from the state before ``step`` with the old weights."""
+        """One stochastic draw of x_0 from the state before ``step`` with the old weights.
+
+        ``rows`` as in ``rollout``: which rows of a larger draw these are; None is all.
+        """
         ...
 
     def decode(self, x_0: Tensor) -> np.ndarray:

@@ -172,11 +172,18 @@ class MaskedPolicy:
         return Rollout(drawn, condition, {"decode_step": steps})
 
     def complete(
-        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
+        self,
+        x_t: Tensor,
+        step: int,
+        condition: Condition,
+        generator: Generator,
+        *,
+        rows: tuple[int, int, int] | None = None,
     ) -> Int[Tensor, "batch tokens"]:
         """One draw of the masked tokens of ``x_t``, a state before ``step``, in random order."""
         count = len(x_t)
-        return self._draw(x_t, step, condition, generator, "random", (0, count, count))[0]
+        whole = rows or (0, count, count)
+        return self._draw(x_t, step, condition, generator, "random", whole)[0]
 
     def noised(
         self, x_0: Int[Tensor, "batch tokens"], step: int, noise: Float[Tensor, "batch tokens"]

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from recast_eval.content import content
 from recast_eval.errors import ConfigError
+from recast_train.policies._windows import find_window
 from recast_train.policies.base import Condition, PolicySetup, Rollout, Who
 from recast_train.policies.sd3.adapters import Adapters
 from recast_train.policies.sd3.config import Sd3Config
@@ -24,7 +25,6 @@ from recast_train.policies.sd3.sampling import (
     integrate,
 )
 from recast_train.policies.sd3.text import PromptEncoder
-from recast_train.policies.windows import find_window
 
 _DECODE_BATCH = 32
 
@@ -226,7 +226,13 @@ class Sd3Policy:
         return pooled.cpu().numpy().astype(np.float64)
 
     def complete(
-        self, x_t: Tensor, step: int, condition: Condition, generator: Generator
+        self,
+        x_t: Tensor,
+        step: int,
+        condition: Condition,
+        generator: Generator,
+        *,
+        rows: Rows | None = None,
     ) -> Tensor:
         """One ancestral draw of x_0 from x at ``sigmas[step]``."""
 
@@ -234,7 +240,7 @@ class Sd3Policy:
             return self._batched(x, sigma, condition, "old")
 
         with torch.no_grad(), self.adapters.merged("old"):
-            return complete(velocity, x_t, self.sigmas[step:].to(x_t), generator)
+            return complete(velocity, x_t, self.sigmas[step:].to(x_t), generator, rows)
 
     @torch.no_grad()
     def decode(self, x_0: Tensor) -> np.ndarray:

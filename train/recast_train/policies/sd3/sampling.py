@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from recast_train.policies.windows import Window
+from recast_train.policies._windows import Window
 from recast_train.sde import (
     Step,
     ancestral_step,
@@ -163,12 +163,13 @@ def complete(
     x_t: Float[Tensor, " sample *latent"],
     sigmas: Float[Tensor, " levels"],
     generator: Generator,
+    rows: Rows | None = None,
 ) -> Float[Tensor, " sample *latent"]:
     """Draw x_0 given x at ``sigmas[0]``: the forward process reversed, step by step."""
-    x = x_t
+    x, whole = x_t, rows or (0, len(x_t), len(x_t))
     for j in range(len(sigmas) - 1):
         here, there = sigmas[j].expand(len(x)), sigmas[j + 1].expand(len(x))
         step = ancestral_step(x, velocity(x, here), here, there)
-        fresh = torch.randn(x.shape, generator=generator).to(x.device)
+        fresh = draw_noise(tuple(x.shape[1:]), whole, generator).to(x.device)
         x = step.mean + step.std.reshape(-1, *(1,) * (x.ndim - 1)) * fresh
     return x

@@ -1,0 +1,73 @@
+"""The SD3.5 recipes hold the papers' published settings, and their sweeps the papers' points."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recast_eval.errors import ConfigError
+from recast_train.config import load_plan
+from recast_train.prompts import load_prompts
+from recast_train.recipe_files import find_recipe, find_sweep, shipped_sweeps
+from recast_train.sweep import SweepRun, plan_runs, read_sweep, run_sweep
+
+BUDGETS = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2)]
+
+
+@pytest.mark.parametrize("target", ["ocr", "geneval"])
+def test_the_published_setting(target: str) -> None:
+    plan = load_plan(find_recipe(f"sd35m-{target}"))
+    recipe = plan.recipe
+    assert list(recipe.rewards) == ["clip-score", "hpsv2", "pickscore", target]
+    assert (recipe.sampler.steps, recipe.groups.prompts_per_epoch, recipe.groups.group_size) == (
+        25,
+        48,
+        24,
+    )
+    assert (plan.method_config.beta, plan.method_config.kl) == (0.1, 1e-4)
+    assert int(recipe.sampler.steps * plan.method_config.timestep_fraction) == 24
+    assert plan.method_config.old_decay.at(250) == 0.25
+    assert (plan.policy_config.lora.rank, plan.policy_config.lora.alpha) == (32, 64)
+    assert recipe.mode == "pre"
+    np.testing.assert_allclose(plan.scales, [1, 1, 1 / 26, 1])
+    assert {"image-reward", "aesthetic", "hpsv3"} <= set(recipe.heldout)
+
+
+@pytest.mark.parametrize("target", ["ocr", "geneval"])
+def test_the_sweep_is_five_budgets_three_seeds_and_two_credits(target: str) -> None:
+    sweep, recipe = read_sweep(find_sweep(f"sd35m-{target}"))
+    assert recipe == f"sd35m-{target}"
+    assert [tuple(b.values()) for b in sweep.budgets] == BUDGETS
+    assert len(plan_runs(sweep)) == 30
+    plans = [load_plan(find_recipe(recipe), run.overrides) for run in plan_runs(sweep)[:2]]
+    assert [p.credit.name for p in plans] == ["static", "recast-online"]
+    assert plans[0].recipe.rewards == plans[1].recipe.rewards
+
+
+def test_marble_mixes_both_prompt_sets() -> None:
+    plan = load_plan(find_recipe("sd35m-marble"))
+    prompts = load_prompts(plan.recipe.prompts)
+    assert len(prompts) == 312 + 940
+    assert sum('"' in p for p in prompts) == 312
+    assert (plan.aggregator.name, plan.aggregator_config.rho) == ("marble", 0.7)
+
+
+def test_a_scale_must_be_positive() -> None:
+    with pytest.raises(ConfigError, match=r"rewards\.ocr\.scale: must be positive, got 0"):
+        load_plan(find_recipe("sd35m-ocr"), ["rewards.ocr.scale=0"])
+
+
+def test_a_wrong_sweep_name_gets_the_near_ones() -> None:
+    assert {p.stem for p in shipped_sweeps()} == {"sd35m-ocr", "sd35m-geneval"}
+    with pytest.raises(ConfigError, match="no sweep 'sd35m-ocx'; did you mean sd35m-ocr"):
+        find_sweep("sd35m-ocx")
+
+
+def test_a_run_of_several_processes_is_started_as_torchrun_does(tmp_path: Path) -> None:
+    from recast_train.sweep import _command
+
+    run = SweepRun("one", ("seed=1",))
+    command = _command(run, "sd35m-ocr", tmp_path, 8)
+    assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=8"]
+    assert command[5:9] == ["-m", "recast_train", "run", "sd35m-ocr"]
+    assert run_sweep([], "sd35m-ocr", tmp_path, engine="local", workers=1) == {}
