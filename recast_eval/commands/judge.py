@@ -170,8 +170,8 @@ def _say(bench: "Bench", done: "Judged", out: Path) -> None:
         )
         if report.lost:
             typer.echo(
-                f"  {report.lost} calls were in flight when an earlier run died: they may have "
-                "been paid for, and were asked again"
+                f"  at most {report.lost} calls were on their way when an earlier run died: they "
+                "may have been paid for, and were asked again"
             )
         if report.stopped:
             typer.echo(f"  stopped: {report.stopped}", err=True)

@@ -49,7 +49,8 @@ class RunReport:
     plan: Plan
     asked: int = 0
     lost: int = 0
-    """Calls in flight when an earlier process died."""
+    """Questions claimed and not answered when an earlier process died: at most so many were
+    in flight."""
     stopped: str = ""
     """Why nothing more was asked, if that happened."""
     spent: float = 0.0
@@ -145,7 +146,7 @@ class _Session:
         try:
             deferred: list[tuple[Pair, int, int]] = []
             started = False
-            for chunk in _chunks(self.report.plan.pending, max(64, 2 * self.options.concurrency)):
+            for chunk in _chunks(self.report.plan.pending, max(16, 2 * self.options.concurrency)):
                 questions, busy = await asyncio.to_thread(self._claim, chunk)
                 deferred += busy
                 if questions and not started:
