@@ -34,7 +34,7 @@ SIZE_CONDITION: Final = (64.0, 64.0, 0.0, 0.0, 6.0)
 
 
 def build_masked(
-    work: Path, out: Path, *, steps: int = 1300, seed: int = 0, save_every: int = 100
+    work: Path, out: Path, *, steps: int = 900, seed: int = 0, save_every: int = 100
 ) -> None:
     """Make the masked starter's folder in ``out``.
 

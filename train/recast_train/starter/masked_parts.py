@@ -75,9 +75,11 @@ def build_masked_parts(seed: int) -> MaskedParts:
         tokenizer = build_tokenizer()
         transformer = UVit2DModel(**TRANSFORMER)
         start_as_copier(transformer)
+        text_encoder = build_text_encoder(tokenizer, layers=3)
+        start_as_reader(text_encoder)
         return MaskedParts(
             transformer=transformer,
-            text_encoder=build_text_encoder(tokenizer, layers=3),
+            text_encoder=text_encoder,
             tokenizer=tokenizer,
             scheduler=AmusedScheduler(mask_token_id=MASK),
         )
@@ -113,6 +115,18 @@ def start_as_copier(transformer: UVit2DModel) -> None:
     for name, module in transformer.named_modules():
         if name.endswith(("to_out.0", "ff.net.2", "channelwise_linear_2")):
             module.weight.zero_()
+
+
+@torch.no_grad()
+def start_as_reader(text_encoder: CLIPTextModelWithProjection) -> None:
+    """Let the first layer's attention pass its mean input on, so that the pooled embedding says
+    from the start which words there are. By default it hardly depends on the caption, and the
+    model learnt to do without.
+    """
+    attention = text_encoder.get_submodule("text_model.encoder.layers.0.self_attn")
+    size = attention.v_proj.weight.shape[0]
+    for projection in (attention.v_proj, attention.out_proj, text_encoder.text_projection):
+        projection.weight.copy_(torch.eye(size))
 
 
 def to_tokens(pixels: UInt8[np.ndarray, "height width 3"]) -> Int[np.ndarray, "grid grid"]:
