@@ -119,9 +119,10 @@ def start_as_copier(transformer: UVit2DModel) -> None:
 
 @torch.no_grad()
 def start_as_reader(text_encoder: CLIPTextModelWithProjection) -> None:
-    """Let the first layer's attention pass its mean input on, so that the pooled embedding says
-    from the start which words there are. By default it hardly depends on the caption, and the
-    model learnt to do without.
+    """Let the pooled embedding say from the start which words a caption has.
+
+    The first layer's attention passes its mean input on. By default the embedding hardly
+    depends on the caption, and the model learnt to do without.
     """
     attention = text_encoder.get_submodule("text_model.encoder.layers.0.self_attn")
     size = attention.v_proj.weight.shape[0]
