@@ -12,11 +12,23 @@ from typing import Any, Final
 
 Claims = dict[str, list[Any]]
 
-GENERIC: Final = ("verdict", "winner", "answer", "choice", "preference", "decision", "judgement")
+GENERIC: Final = (
+    "verdict",
+    "winner",
+    "answer",
+    "choice",
+    "preference",
+    "preferred",
+    "better",
+    "decision",
+    "judgement",
+    "judgment",
+)
 """Labels that speak of the overall axis, or of the only one."""
 
 _OBJECT: Final = re.compile(r'\{\s*["}]')
 _BRACKET: Final = re.compile(r"\[\[\s*([^\[\]\n]{1,12}?)\s*\]\][\s*_.]*$", re.MULTILINE)
+_DRESS: Final = re.compile(r"^final | (?:image|response|option|candidate)$")
 _ROW: Final = re.compile(r"[\r\n]")
 
 
@@ -41,7 +53,7 @@ class Contract:
         for axis in self.axes:
             if axis.casefold() == name:
                 return axis
-        return self.general if name in GENERIC else None
+        return self.general if _DRESS.sub("", name.replace("_", " ")) in GENERIC else None
 
 
 class Twice:
@@ -181,7 +193,7 @@ def _from_lines(text: str, contract: Contract) -> list[Claims]:
     generic = "|".join(GENERIC)
     labels = "|".join(re.escape(name) for name in (*contract.axes, *GENERIC))
     line = re.compile(
-        rf"^[\s*_#-]*(?:final\s+)?(?P<label>{labels})(?:\s+(?:{generic}))?"
+        rf"^[\s*_#-]*(?:final\s+)?(?P<label>{labels})(?:\s+(?:{generic}|image|response))?"
         r"[\s*_]*[:=][\s*_]*(?P<value>\S.*)$",
         re.IGNORECASE,
     )

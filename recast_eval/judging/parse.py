@@ -40,7 +40,9 @@ _OTHER_TOKEN: Final = re.compile(r"\b(a|b|tie|draw|both|neither|not|or)\b", re.I
 _REFUSAL: Final = re.compile(
     r"\bi(?:'m| am) (?:sorry|unable|not able|afraid)\b|\bi (?:can(?:'t|not| not)|won't|will not)\b"
     r"|\bas an ai\b|\bunable to (?:assist|help|comply|compare|evaluate|judge|process)\b"
-    r"|\b(?:content|usage|safety) polic(?:y|ies)\b|\bi must decline\b",
+    r"|\b(?:can't|cannot|can not) (?:assist|help|comply|compare|evaluate|judge|provide|answer)\b"
+    r"|\b(?:content|usage|safety) polic(?:y|ies)\b|\bviolat\w+ .{0,40}(?:polic|guideline)"
+    r"|\bagainst (?:my|our|the) (?:polic|guideline|rules)|\bi must decline\b",
     re.IGNORECASE,
 )
 

@@ -30,6 +30,9 @@ READ = [
     ("[[A]] is sharp, but my verdict is [[B]]", "B"),
     ("overall = tie", "tie"),
     ("- Winner: Image B.", "B"),
+    ("Better image: B", "B"),
+    ('{"better_response": "B", "final_verdict": "B"}', "B"),
+    ("### **Final Verdict: B**", "B"),
     ("Image B", "B"),
     ("B (clearly)", "B"),
     ("A", "A"),
@@ -68,6 +71,8 @@ FAILED = [
     ("I'm sorry, I can't compare these images.", "refused"),
     ("I\u2019m sorry, but I cannot assist with that.", "refused"),
     ("As an AI, I have no preference.", "refused"),
+    ("Sorry, this request violates our usage guidelines.", "refused"),
+    ("Cannot assist with this.", "refused"),
 ]
 
 
