@@ -5,10 +5,11 @@
 The plain loop encodes its prompts anew for every batch, rolls out with the adapter beside the
 base weights, scores when all images are there, and runs three separate forwards (old, trained,
 reference) for every batch and noise level, as the released script does. Ours remembers
-embeddings, merges the adapter for rollouts, scores while it draws, and reuses the trained
-velocity where it is the old one. Both train a copy of one policy on the same prompts, noise and
-timestep orders with the same micro-batches; epochs alternate. One JSON line; exit status 1 if
-ours is less than 1.3 times faster or the loss curves part.
+embeddings, merges the adapter for rollouts and draws in bfloat16, scores while it draws, and
+reuses the trained velocity where it is the old one. Both train a copy of one policy on the same
+prompts, noise and timestep orders with the same micro-batches; epochs alternate. One JSON line;
+exit status 1 if ours is less than 1.3 times faster or the loss curves part by more than 2 %
+(0.1 % with `--precision fp32`, where the two runs train on the same pictures).
 """
 
 import argparse
@@ -27,7 +28,7 @@ from recast_eval.records import MetricRecord, read_records
 from recast_train.config import load_plan
 from recast_train.loop import mixed_advantages, run_epoch
 from recast_train.parts import Parts, build_parts, build_policy
-from recast_train.policies.base import Rollout
+from recast_train.policies.base import Condition, Rollout
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
 from recast_train.rewards import build_scorers, score
@@ -43,9 +44,10 @@ CHANGES = [
 ]
 
 
-def parts_of(base: str, folder: Path) -> Parts:
+def parts_of(base: str, folder: Path, precision: str) -> Parts:
     """One run, ready for its first epoch."""
-    plan = load_plan(find_recipe("starter-static"), [*CHANGES, f"model.base={base}"])
+    changes = [*CHANGES, f"model.base={base}", f"sampler.precision={precision}"]
+    plan = load_plan(find_recipe("starter-static"), changes)
     home = RunFolder(folder)
     home.prepare(plan, resume=False)
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, "cpu")
@@ -61,8 +63,14 @@ def plain_draw(parts: Parts, number: int) -> tuple[Rollout, np.ndarray]:
     pieces, images = [], []
     for start in range(0, len(batch.prompts), size):
         prompts = list(batch.prompts[start : start + size])
-        policy._encoder._known.clear()
-        condition = policy.encode(prompts)
+        embeds, _, pooled, _ = policy.pipeline.encode_prompt(
+            prompt=prompts,
+            prompt_2=None,
+            prompt_3=None,
+            do_classifier_free_guidance=False,
+            max_sequence_length=parts.plan.policy_config.max_sequence_length,
+        )
+        condition = Condition({"embeds": embeds.detach(), "pooled": pooled.detach()})
         x = torch.randn((len(prompts), *policy._latent), generator=parts.streams["rollout"])
         for here, there in zip(policy.sigmas[:-1], policy.sigmas[1:], strict=True):
             x = x + (there - here) * policy.velocity(x, here.expand(len(x)), condition, who="old")
@@ -73,8 +81,7 @@ def plain_draw(parts: Parts, number: int) -> tuple[Rollout, np.ndarray]:
         key: torch.cat([piece.condition.tensors[key] for piece in pieces])
         for key in pieces[0].condition.tensors
     }
-    condition = type(pieces[0].condition)(tensors)
-    return Rollout(torch.cat([piece.x_0 for piece in pieces]), condition), rewards
+    return Rollout(torch.cat([piece.x_0 for piece in pieces]), Condition(tensors)), rewards
 
 
 def plain_loss(
@@ -136,14 +143,15 @@ def main() -> int:
     parser.add_argument("--base", default="starter")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", default="bf16", help="of our rollouts; fp32 is exact")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     seconds: dict[str, list[float]] = {"ours": [], "plain": []}
     walls: dict[str, list[float]] = {"ours": [], "plain": []}
     losses: list[float] = []
     with tempfile.TemporaryDirectory() as scratch:
-        ours = parts_of(args.base, Path(scratch) / "ours")
-        plain = parts_of(args.base, Path(scratch) / "plain")
+        ours = parts_of(args.base, Path(scratch) / "ours", args.precision)
+        plain = parts_of(args.base, Path(scratch) / "plain", "fp32")
         for number in range(args.epochs + 1):
             for name in ("ours", "plain") if number % 2 else ("plain", "ours"):
                 began, wall = time.process_time(), time.perf_counter()
@@ -164,13 +172,14 @@ def main() -> int:
         "images": 48,
         "epochs": args.epochs,
         "threads": args.threads,
+        "rollout_precision": args.precision,
         "cpu_seconds_an_epoch": {k: round(statistics.median(v), 3) for k, v in seconds.items()},
         "speedup_cpu": round(ratios["cpu"], 3),
         "speedup_wall": round(ratios["wall"], 3),
         "loss_gap": float(f"{gap:.2e}"),
     }
     print(json.dumps(found))
-    return 0 if ratios["cpu"] >= 1.3 and gap < 1e-3 else 1
+    return 0 if ratios["cpu"] >= 1.3 and gap < (1e-3 if args.precision == "fp32" else 2e-2) else 1
 
 
 if __name__ == "__main__":

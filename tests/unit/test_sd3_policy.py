@@ -104,6 +104,19 @@ def test_merged_weights_draw_the_same_and_are_put_back_to_the_bit() -> None:
         assert torch.equal(policy.velocity(x, sigma, condition, who=who), value)
 
 
+def test_rollouts_may_have_a_precision_of_their_own() -> None:
+    plain, half = _policy(), _policy(rollout_precision="bf16")
+    drawn = [
+        p.rollout(p.encode(PROMPTS), torch.Generator().manual_seed(1), {}).x_0
+        for p in (plain, half)
+    ]
+    assert not torch.equal(*drawn)
+    torch.testing.assert_close(*drawn, rtol=0, atol=0.1)
+    x, sigma = _inputs(plain)
+    velocities = [p.velocity(x, sigma, p.encode(PROMPTS), who="new") for p in (plain, half)]
+    assert torch.equal(*velocities)
+
+
 def test_half_precision_is_not_merged() -> None:
     policy = _policy()
     _shake(policy)

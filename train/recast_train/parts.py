@@ -125,7 +125,8 @@ def sampler_facts(plan: Plan) -> dict[str, Any]:
         if hasattr(config, key)
     }
     facts = {**asdict(plan.recipe.sampler), "solver": plan.solver, **extra}
-    facts.pop("rollout_batch")
+    for own in ("rollout_batch", "precision"):
+        facts.pop(own)
     return facts
 
 
@@ -139,6 +140,7 @@ def build_policy(plan: Plan, device: str) -> Any:
         shift=recipe.sampler.shift,
         rollout_batch=recipe.sampler.rollout_batch,
         precision=recipe.precision,
+        rollout_precision=recipe.sampler.precision,
         device=device,
         seed=derive_seed(recipe.seed, "adapter"),
     )

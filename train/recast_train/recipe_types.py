@@ -26,6 +26,9 @@ class SamplerConfig:
     """Timestep shift; None is the base model's."""
     rollout_batch: int = 0
     """Images a forward of the rollout; 0 draws an epoch in one."""
+    precision: Literal["", "fp32", "bf16"] = ""
+    """Of the rollout's forwards alone; empty is the recipe's. bf16 can be faster even on a CPU;
+    updates that train on noised samples (nft, awm) do not care how these were drawn."""
 
     def problems(self) -> Iterator[str]:
         """What is out of range."""

@@ -1,7 +1,7 @@
 """The SD3 policy: one pipeline, two adapters, and the sampler of the recipe."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class Sd3Policy:
 
     def __init__(self, pipeline: Any, config: Sd3Config, setup: PolicySetup) -> None:
         self._setup = setup
+        self._precision = setup.precision
         self._device = torch.device(setup.device)
         pipeline.set_progress_bar_config(disable=True)
         self.pipeline = pipeline.to(self._device)
@@ -146,7 +147,7 @@ class Sd3Policy:
         def velocity(x: Tensor, sigma: Tensor) -> Tensor:
             return self._batched(x, sigma, condition, "old")
 
-        with torch.no_grad(), self.adapters.merged("old"):
+        with torch.no_grad(), self.adapters.merged("old"), self._drawing():
             if solver not in ("sde", "cps"):
                 x_0 = integrate(velocity, noise, self.sigmas.to(noise), solver=solver)
                 return Rollout(x_0, condition)
@@ -198,8 +199,17 @@ class Sd3Policy:
         result: Tensor = found.float()
         return result
 
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Compute in the rollout's precision."""
+        self._precision = self._setup.rollout_precision or self._setup.precision
+        try:
+            yield
+        finally:
+            self._precision = self._setup.precision
+
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self._setup.precision == "fp32":
+        if self._precision == "fp32":
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
 
