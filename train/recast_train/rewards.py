@@ -60,8 +60,9 @@ def score(
         ValueError: A scorer gave another number of outcomes than there are images.
     """
     table = np.full((len(scorers), len(images)), np.nan)
+    each = list(images)  # a scorer may ask whether there are any, which an array does not answer
     for row, (name, scorer) in enumerate(scorers.items()):
-        outcomes = scorer(images, prompts)
+        outcomes = scorer(each, prompts)
         if len(outcomes) != len(images):
             raise ValueError(f"{name}: {len(outcomes)} outcomes for {len(images)} images")
         for column, outcome in enumerate(outcomes):
