@@ -9,6 +9,7 @@ import numpy as np
 from scipy import ndimage
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”')
+_FIRST_QUOTES = re.compile(r'["“]([^"“”]*)["”]')
 _LETTERS = str.maketrans("01", "OI")
 
 
@@ -48,6 +49,34 @@ def closeness(read: str, asked: str) -> float:
     seen = plain(read)
     if wanted.isalpha():
         seen = seen.translate(_LETTERS)
+    return 1 - min(edit_distance(seen, wanted), len(wanted)) / len(wanted)
+
+
+def first_quoted(prompt: str) -> str | None:
+    """What stands in a prompt's first pair of double quotes; None if that holds no character."""
+    found = _FIRST_QUOTES.search(prompt)
+    return found[1] if found and squeezed(found[1]) else None
+
+
+def squeezed(text: str) -> str:
+    """Lower case without white space: punctuation counts, as in the published reward."""
+    return "".join(text.lower().split())
+
+
+def scene_closeness(read: str, asked: str) -> float:
+    """``1 - min(edit, len) / len`` of the squeezed texts, in [0, 1]; 1 if ``asked`` is contained.
+
+    The rule of the OCR reward of Flow-GRPO (Liu et al. 2025, arXiv 2505.05470) and DiffusionNFT.
+    What else is written costs nothing once the text asked for is there.
+
+    Raises:
+        ValueError: ``asked`` is only white space.
+    """
+    wanted, seen = squeezed(asked), squeezed(read)
+    if not wanted:
+        raise ValueError(f"the text asked for, {asked!r}, holds no character")
+    if wanted in seen:
+        return 1.0
     return 1 - min(edit_distance(seen, wanted), len(wanted)) / len(wanted)
 
 
