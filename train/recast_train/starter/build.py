@@ -38,10 +38,17 @@ def build_starter(work: Path, out: Path, *, vae_steps: int, steps: int, seed: in
 
 
 def save_pipeline(pipeline: StableDiffusion3Pipeline, out: Path) -> None:
-    """Write the pipeline's parts in bfloat16 beside what else ``out`` holds (cards, towers)."""
+    """Write the pipeline's parts beside what else ``out`` holds (towers, model card).
+
+    Transformer and autoencoder are stored in bfloat16 and load as float32. The text encoders,
+    which transformers loads in the type that they are stored in, stay float32.
+    """
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    pipeline.to(torch.bfloat16).save_pretrained(part, safe_serialization=True)
+    pipeline.transformer.to(torch.bfloat16)
+    pipeline.vae.to(torch.bfloat16)
+    pipeline.register_to_config(_name_or_path="")
+    pipeline.save_pretrained(part, safe_serialization=True)
     out.mkdir(parents=True, exist_ok=True)
     for item in part.iterdir():
         target = out / item.name
