@@ -4,16 +4,22 @@
 set -euo pipefail
 out=runs/demo
 mkdir -p "$out"
-step() { printf '\n+ %s\n' "$*"; "$@"; }
+say() { printf '\n+ %s\n' "$*"; }
+step() { say "$@"; "$@"; }
+resume() { [ -d "$1" ] && echo --resume || true; }
 
-step recast-train profile starter-recast --out "$out/profile.json"
-step recast-train weights "$out/profile.json" --budget composition=1 --budget ocr=1 \
-  --budget alignment=1 --budget finish=1 --plot "$out/weights.png"
-step recast-train run starter-static --out "$out/static"
-step recast-train run starter-recast --out "$out/recast" --set "credit.profile=$out/profile.json"
-step recast-eval score starter "$out/static" "$out/recast" --prompts starter-demo \
-  --images-per-prompt 2 --out "$out/eval"
-step recast-eval judge --pairwise starter static recast --out "$out/eval"
+# Two runs, one thread each, side by side: they differ in credit alone.
+static="recast-train run starter-static --out $out/static $(resume "$out/static")"
+recast="recast-train run starter-recast --out $out/recast $(resume "$out/recast")"
+say "$static"; $static & first=$!
+say "$recast"; $recast & second=$!
+trap 'kill -INT $first $second 2>/dev/null; wait; exit 130' INT
+wait $first
+wait $second
+
+step recast-eval score base=starter "$out/static" "$out/recast" \
+  --prompts starter-mixed --images-per-prompt 2 --out "$out/eval"
+step recast-eval judge --pairwise base static recast --out "$out/eval"
 step recast-eval audit "$out/eval"
 step recast-eval report "$out/static" "$out/recast" "$out/eval" --out "$out/report.html"
 printf '\nOpen %s in a browser.\n' "$out/report.html"
