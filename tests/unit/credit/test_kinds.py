@@ -203,7 +203,9 @@ class TestPublished:
         assert profile.published is not None
         # sigma 0: log mean (r / rbar)^2 = log(1 + CV^2), and the mean reward is 1/2
         want = np.log1p(4 * np.array(profile.variance))
-        np.testing.assert_allclose(np.array(profile.published)[:, -1], want, atol=0.1)  # 20 images a mean
+        np.testing.assert_allclose(
+            np.array(profile.published)[:, -1], want, atol=0.1
+        )  # 20 images a mean
 
     def test_from_official_files(self, tmp_path: Path) -> None:
         setup = CreditSetup(("a", "b"), np.array([2, 1]) / 3, np.linspace(1, 0, 4), None, 0)
@@ -286,7 +288,7 @@ class TestProfileFile:
 
 class TestOnline:
     def test_it_warms_up_then_follows_the_gains(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=3, floor=0.0)
+        credit = make("recast-online", refresh_every=1, correct_every=3, warm_up=2, floor=0.0)
         assert (credit.weights() == static_weights(BUDGETS, 10)).all()
         first = credit.observe(probes(0))
         assert first is not None

@@ -17,7 +17,7 @@ from recast_train.credit.estimators.base import (
     prompt_weights,
 )
 
-_RIDGES = 10.0 ** np.arange(-4.0, 5.0)
+_RIDGES = 10.0 ** np.arange(-5.0, 3.0)
 """Penalties tried, times the number of samples: standardised features make them unitless."""
 _POWERS = 5
 """Degree of the link from r(x_0 estimate) to E[r | x_t], which is no straight line."""
@@ -105,12 +105,10 @@ def predict(samples: Samples, *, folds: int, generator: np.random.Generator) -> 
     for p in range(len(samples.sigmas)):
         design = center(_design(samples, p).T, cells).T
         for rows in _alike(~np.isnan(targets)):
-            there = ~np.isnan(targets[rows[0]])
-            for fold in np.unique(part):
-                held, kept = there & (part == fold), there & (part != fold)
-                if held.any() and kept.any():
-                    fit = _ridge(design[kept], targets[np.ix_(rows, kept)].T)
-                    values[np.ix_(rows, [p], held)] = (design[held] @ fit).T[:, None]
+            there = np.flatnonzero(~np.isnan(targets[rows[0]]))
+            if len(there):
+                mine = targets[rows][:, there].T
+                values[rows[:, None], p, there] = _held_out(design[there], mine, part[there]).T
     values = center(values, cells)
     return Predictions(values, targets, cells, prompts)
 
@@ -155,32 +153,50 @@ def _bounded(rewards: Array) -> Array:
     return out
 
 
-def _alike(there: npt.NDArray[np.bool_]) -> list[list[int]]:
+def _alike(there: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.intp]]:
     """Rows with the same failures share one factorisation."""
     found: dict[bytes, list[int]] = {}
     for k, row in enumerate(there):
         found.setdefault(row.tobytes(), []).append(k)
-    return list(found.values())
+    return [np.array(rows) for rows in found.values()]
+
+
+def _held_out(x: Array, y: Array, part: npt.NDArray[np.intp]) -> Array:
+    """(N, K) predictions of each fold from the others, the penalty chosen per fold and target.
+
+    A fold's penalty is the one that predicts the other folds best out of fold, so that none
+    chooses by its own rewards. Generalised cross-validation would not do: with as many
+    features as samples it undersmooths, and one wild prediction ruins a bound.
+    """
+    folds = np.unique(part)
+    every = np.zeros((len(_RIDGES) + 1, *y.shape))  # the last predicts nothing, and is right to
+    scores = np.zeros((len(folds), len(_RIDGES) + 1, y.shape[1]))
+    for i, fold in enumerate(folds):
+        held, kept = part == fold, part != fold
+        if kept.any():
+            every[:-1, held] = np.einsum("nf,rfk->rnk", x[held], _ridge(x[kept], y[kept]))
+            # The conditional mean lies in the range of what it is a mean of.
+            np.clip(every[:, held], y[kept].min(0), y[kept].max(0), out=every[:, held])
+        f = every[:, held]
+        scores[i] = (2.0 * y[held] * f - f * f).sum(axis=1)
+    total = scores.sum(axis=0)
+    out = np.empty_like(y)
+    for i, fold in enumerate(folds):
+        best = (total - scores[i] if len(folds) > 1 else total).argmax(axis=0)
+        held = np.flatnonzero(part == fold)
+        out[held] = every[best, held[:, None], np.arange(y.shape[1])]
+    return out
 
 
 def _ridge(x: Array, y: Array) -> Array:
-    """(F, K) coefficients, the penalty chosen per target by generalised cross-validation."""
+    """(R, F, K) coefficients for each penalty, from one eigendecomposition."""
     scale = np.sqrt((x**2).mean(axis=0))
-    unit = np.divide(x, scale, out=np.zeros_like(x), where=scale > 1e-12)
-    values, vectors = np.linalg.eigh(unit.T @ unit)
-    values = np.maximum(values, 0.0)
-    moment = vectors.T @ (unit.T @ y)
-    penalties = _RIDGES[:, None] * len(x)
-    shrunk = 1.0 / (values + penalties)
-    # Residual sum of squares from the eigenbasis: |y|^2 - 2 b.m + b.(values b), b = m shrunk.
-    fit = moment[None] * shrunk[:, :, None]
-    rss = (y**2).sum(0) - 2 * (fit * moment).sum(1) + (fit**2 * values[:, None]).sum(1)
-    freedom = 1.0 - (values * shrunk).sum(axis=1) / len(x)
-    score = np.maximum(rss, 0.0) / np.maximum(freedom, 1e-6)[:, None] ** 2
-    best = score.argmin(axis=0)
-    chosen = fit[best, :, np.arange(y.shape[1])].T
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 1e-12)
-    out: Array = inverse[:, None] * (vectors @ chosen)
+    unit = x * inverse
+    values, vectors = np.linalg.eigh(unit.T @ unit)
+    moment = vectors.T @ (unit.T @ y)
+    shrunk = 1.0 / (np.maximum(values, 0.0) + _RIDGES[:, None] * len(x))
+    out: Array = inverse[:, None] * (vectors @ (shrunk[:, :, None] * moment))
     return out
 
 

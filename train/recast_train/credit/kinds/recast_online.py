@@ -34,19 +34,20 @@ log = logging.getLogger(__name__)
 class OnlineConfig(SolveConfig):
     """When to look, how long to remember, when to believe."""
 
-    refresh_every: int = 5
-    """Epochs between cross-fits; a refresh decodes and scores the x_0 estimates."""
-    correct_every: int = 20
-    """Epochs between forward pairs, which cost model calls; 0: never."""
+    refresh_every: int = 10
+    """Epochs between cross-fits; each decodes and scores the x_0 estimates of all probes."""
+    correct_every: int = 10
+    """Epochs between forward pairs, which cost model calls too; 0: never. Both cost in
+    proportion to the recipe's ``probes``; see docs/credit.md."""
     correct_probes: int = 0
     """Noise levels completed at a correction, in turn; 0: all."""
     ema: float = 0.9
     """Decay of the curves per refresh."""
-    correct_ema: float = 0.5
+    correct_ema: float = 0.9
     """Decay of the correction per measurement."""
     x0_rewards: bool = True
     """Score the decoded x_0 estimates as features; without, latent statistics alone (free)."""
-    warm_up: int = 2
+    warm_up: int = 1
     """Refreshes before W may leave static."""
     min_reliability: float = 0.2
     """A reward below it counts as flat."""
