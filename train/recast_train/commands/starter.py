@@ -34,7 +34,9 @@ def where() -> None:
 def towers(
     out: Annotated[Path, typer.Option(help="Gets the safetensors files.")] = Path("scorers"),
     work: Annotated[Path, typer.Option(help="Resumable state.")] = Path("runs/starter-towers"),
-    steps: Annotated[int, typer.Option(help="Batches of 64 cards for each.")] = 900,
+    steps: Annotated[
+        int | None, typer.Option(help="Batches of 64 cards for each; default as shipped.")
+    ] = None,
 ) -> None:
     """Train the two image-text scorers again: the reward and the held-out judge."""
     from recast_train.starter.towers import build_towers

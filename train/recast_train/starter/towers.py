@@ -39,11 +39,11 @@ from recast_train.tensorfile import load_state, save_state
 
 log = logging.getLogger(__name__)
 
-TOWERS: Final[dict[str, tuple[Kind, int, int]]] = {
-    "alignment": ("conv", 0, 11),
-    "alignment-heldout": ("patch", 1, 23),
+TOWERS: Final[dict[str, tuple[Kind, int, int, int]]] = {
+    "alignment": ("conv", 0, 11, 900),
+    "alignment-heldout": ("patch", 1, 23, 1100),
 }
-"""Scorer -> (build, half of the captions, seed)."""
+"""Scorer -> (build, half of the captions, seed, batches that the shipped weights were given)."""
 BATCH: Final = 64
 _BAD: Final = 16
 
@@ -184,7 +184,7 @@ def train_tower(work: Path, name: str, *, steps: int, save_every: int = 100) -> 
         steps: Batches in all.
         save_every: Batches between two saved states.
     """
-    kind, half, seed = TOWERS[name]
+    kind, half, seed, _ = TOWERS[name]
     torch.manual_seed(seed)
     model = TwoTower(kind).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.02)
@@ -252,13 +252,13 @@ def save_tower(model: TwoTower, path: Path, facts: dict[str, str]) -> None:
     part.replace(path)
 
 
-def build_towers(work: Path, out: Path, *, steps: int) -> dict[str, dict[str, float]]:
+def build_towers(work: Path, out: Path, *, steps: int | None = None) -> dict[str, dict[str, float]]:
     """Train, measure and save every tower of ``TOWERS``; each resumes from ``work``.
 
     Args:
         work: Resumable state.
         out: Folder that gets ``SCORER.safetensors``; what was measured is in its metadata.
-        steps: Batches of each.
+        steps: Batches of each; None is what the shipped weights were given.
 
     Returns:
         Scorer -> what ``measure_tower`` found on the captions of the test splits.
@@ -267,12 +267,12 @@ def build_towers(work: Path, out: Path, *, steps: int) -> dict[str, dict[str, fl
     rows = [r["prompt"] for make in STARTER_SETS.values() for r in make()["test"]]
     scenes = [s for s in map(parse_caption, rows) if s]
     found = {}
-    for name, (kind, half, seed) in TOWERS.items():
-        path = out / f"{name}.safetensors"
-        save_tower(train_tower(work, name, steps=steps), path, {})
+    for name, (kind, half, seed, usual) in TOWERS.items():
+        path, count = out / f"{name}.safetensors", steps or usual
+        save_tower(train_tower(work, name, steps=count), path, {})
         model = load_tower(path, kind)  # as it will be used: in half precision on disk
         found[name] = measure_tower(model, scenes, seed=0)
-        facts = {"kind": kind, "half": str(half), "seed": str(seed), "steps": str(steps)}
+        facts = {"kind": kind, "half": str(half), "seed": str(seed), "steps": str(count)}
         facts |= {k: f"{v:.4f}" for k, v in found[name].items()}
         save_tower(model, path, facts)
         log.info("%s: %s", name, found[name])
