@@ -83,3 +83,5 @@ class ScorerSpec:
 
     card: ScorerCard
     build: ScorerFactory
+    served: bool = False
+    """Whether it asks a server, so that no weights are looked for here."""

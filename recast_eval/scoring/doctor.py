@@ -71,7 +71,7 @@ def _looked_for(name: str, spec: ScorerSpec) -> Finding:
     card = spec.card
     if not card.needs:
         return Finding(f"scorer {name}", "ok", f"family {card.family}, needs nothing more")
-    if card.weights.count("/") != 1:  # packages or shipped files: cheap enough to load
+    if spec.served or card.weights.count("/") != 1:  # a server, packages, shipped files: cheap
         return _built(name, spec)
     from huggingface_hub import try_to_load_from_cache
 

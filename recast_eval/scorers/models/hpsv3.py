@@ -31,4 +31,4 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     return RemoteScorer(url, name=CARD.name)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, served=True)
