@@ -100,7 +100,7 @@ def trajectory_weights(masks: ArrayLike, *, stage_balance: float) -> Weights:
     after = np.concatenate([masked[..., 1:, :], np.zeros_like(masked[..., :1, :])], axis=-2)
     revealed = masked & ~after
     count = revealed.sum(axis=-1, dtype=np.float64)
-    scale = np.where(count > 0, np.where(count > 0, count, 1.0) ** -stage_balance, 0.0)
+    scale = np.where(count > 0, count, 1.0) ** -stage_balance  # a stage without tokens uses none
     total = (scale * count).sum(axis=-1, keepdims=True)
     scale = scale / np.where(total > 0, total, 1.0) * masked.shape[-1]
     weights: np.ndarray = revealed * scale[..., None]
