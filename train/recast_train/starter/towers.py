@@ -264,7 +264,7 @@ def build_towers(work: Path, out: Path, *, steps: int | None = None) -> dict[str
         Scorer -> what ``measure_tower`` found on the captions of the test splits.
     """
     work.mkdir(parents=True, exist_ok=True)
-    rows = [r["prompt"] for make in STARTER_SETS.values() for r in make()["test"]]
+    rows = sorted(_held_out())
     scenes = [s for s in map(parse_caption, rows) if s]
     found = {}
     for name, (kind, half, seed, usual) in TOWERS.items():
