@@ -106,7 +106,7 @@ def bad_calls_are_refused(scorer: Scorer, given: Cases) -> None:
     floats = [given.images[0].astype(np.float32)]
     for images, prompts in ((given.images[:2], given.prompts[:1]), (floats, given.prompts[:1])):
         try:
-            scorer(images, prompts)  # type: ignore[arg-type]
+            scorer(images, prompts)
         except ValueError:
             continue
         raise AssertionError("a malformed batch was scored")
