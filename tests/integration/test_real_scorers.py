@@ -22,6 +22,7 @@ MAKERS: dict[str, Callable[[Path], Any]] = {
     "aesthetic": tiny_scorers.aesthetic,
     "image-reward": tiny_scorers.image_reward_folder,
     "geneval": tiny_scorers.geneval,
+    "vqa-score": tiny_scorers.llava,
 }
 PROMPTS = ["a photo of a dog", "a photo of a red dog and a cat"]
 

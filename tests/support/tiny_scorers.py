@@ -11,9 +11,13 @@ from transformers import (
     CLIPConfig,
     CLIPImageProcessorPil,
     CLIPModel,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
     Mask2FormerConfig,
     Mask2FormerForUniversalSegmentation,
     Mask2FormerImageProcessorPil,
+    PreTrainedTokenizerFast,
 )
 
 from recast_eval.scorers.models import image_reward
@@ -201,3 +205,39 @@ def geneval(folder: Path) -> None:
     Mask2FormerForUniversalSegmentation(config).save_pretrained(folder / "detector")
     size = {"height": 64, "width": 64}
     Mask2FormerImageProcessorPil(size=size).save_pretrained(folder / "detector")
+
+
+def llava(folder: Path) -> None:
+    """A vision-language model that needs no torchvision, unlike Qwen's: LLaVA, of bytes."""
+    from tokenizers import Tokenizer
+    from tokenizers.decoders import ByteLevel as Joined
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    torch.manual_seed(0)
+    vocab = {c: i for i, c in enumerate(["<pad>", "<image>", *sorted(ByteLevel.alphabet())])}
+    plain = Tokenizer(BPE(vocab=vocab, merges=[]))
+    plain.pre_tokenizer, plain.decoder = ByteLevel(add_prefix_space=False), Joined()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>")  # noqa: S106
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    size = {"height": 32, "width": 32}
+    template = (
+        "{% for m in messages %}{% for c in m['content'] %}"
+        "{% if c['type'] == 'image' %}<image>{% else %}{{ c['text'] }}{% endif %}"
+        "{% endfor %}{% endfor %}"
+    )
+    LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=size),
+        tokenizer=tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=template,
+    ).save_pretrained(folder)
+    vision = {"model_type": "clip_vision_model", **WIDTHS, "num_attention_heads": 2}
+    vision |= {"image_size": 32, "patch_size": 8}
+    text = {"model_type": "llama", **WIDTHS, "num_attention_heads": 2, "vocab_size": len(vocab)}
+    config = LlavaConfig(
+        vision_config=vision, text_config=text, image_token_index=1, vision_feature_layer=-1
+    )
+    LlavaForConditionalGeneration(config).eval().save_pretrained(folder)

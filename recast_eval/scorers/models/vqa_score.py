@@ -20,7 +20,7 @@ CARD: Final = ScorerCard(
     unit="probability of Yes against No",
     low=0.0,
     high=1.0,
-    needs=("weights Qwen/Qwen2.5-VL-3B-Instruct",),
+    needs=("weights Qwen/Qwen2.5-VL-3B-Instruct", "pip install torchvision, for its processor"),
     source="https://github.com/linzhiqiu/t2v_metrics (question), https://github.com/QwenLM (model)",
     licence="Apache-2.0 code; the weights have their own",
     weights="Qwen/Qwen2.5-VL-3B-Instruct",
@@ -71,10 +71,17 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``."""
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
+    from recast_eval.errors import MissingError
     from recast_eval.scorers.weights import load_pretrained
 
+    try:  # first, since it is what may not load, and the model is large
+        processor = load_pretrained(AutoProcessor, CARD, weights)
+    except ImportError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MissingError(
+            f"scorer vqa-score: its processor needs a package ({reason}): pip install torchvision"
+        ) from error
     model = load_pretrained(AutoModelForImageTextToText, CARD, weights, use_safetensors=True)
-    processor = load_pretrained(AutoProcessor, CARD, weights)
     return VqaScorer(model.to(device).eval().requires_grad_(False), processor)
 
 
