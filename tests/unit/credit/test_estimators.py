@@ -111,6 +111,16 @@ def test_useless_features_do_not_raise_the_bound() -> None:
     assert np.abs(found.information[:, 0]).max() < 0.05
 
 
+def test_a_wild_feature_does_not_ruin_a_bound() -> None:
+    # seen on a real run: 64 images, 80 latent features, one prompt unlike the others
+    base = samples(8, 8)
+    wild = rng(6).standard_normal((len(PROBES), 64, 80))
+    wild[:, 8:16] *= 1e4
+    found = cross_fit(replace(base, x0_rewards=None, features=wild), generator=rng())
+    assert found.information.min() > -3.0  # it was -2000
+    assert found.errors.max() < 2.0
+
+
 def test_forward_pairs_mend_features_that_miss_information() -> None:
     # what a blurred estimate does to a letter: half of what is known is not seen
     base = samples(200, 20)

@@ -137,7 +137,7 @@ def _design(samples: Samples, p: int) -> Array:
             unit = _bounded(guess[p])
             columns += [unit.T**power for power in range(1, _POWERS + 1)]
     if samples.features is not None:
-        columns.append(np.nan_to_num(samples.features[p]))
+        columns.append(_robust(samples.features[p]))
     return np.concatenate(columns, axis=1)
 
 
@@ -150,6 +150,16 @@ def _bounded(rewards: Array) -> Array:
     scale = np.sqrt((off**2).mean(axis=1, keepdims=True))
     unit = np.divide(off, scale, out=np.zeros_like(off), where=scale > 0)
     out: Array = np.clip(unit, -4.0, 4.0)  # a fifth power of an outlier would own the fit
+    return out
+
+
+def _robust(features: Array) -> Array:
+    """(N, F) in units of the median deviation: one odd prompt must not set a scale or stick out."""
+    off = np.nan_to_num(features - np.nanmedian(features, axis=0))
+    scale = np.median(np.abs(off), axis=0) * 1.4826
+    scale = np.where(scale > 0, scale, off.std(axis=0))
+    unit = np.divide(off, scale, out=np.zeros_like(off), where=scale > 0)
+    out: Array = np.clip(unit, -3.0, 3.0)
     return out
 
 
