@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from recast_eval.records import Failed, ScoreRecord
+from recast_eval.scorers.each import NOT_APPLICABLE
 from recast_eval.stats import Interval, holm, mcnemar, paired_difference
 
 Pair = tuple[str, str]
@@ -99,6 +100,8 @@ def score_frame(records: Sequence[ScoreRecord]) -> pd.DataFrame:
             not isinstance(r.outcome, Failed) and r.outcome.truncated,
         )
         for r in records
+        # A prompt that asks for nothing that a scorer reads is no gap in its coverage.
+        if not (isinstance(r.outcome, Failed) and r.outcome.reason == NOT_APPLICABLE)
     ]
     columns = ["model", "prompt_id", "sample", "scorer", "role", "value", "reason", "truncated"]
     frame = pd.DataFrame(rows, columns=columns)

@@ -153,6 +153,16 @@ def test_a_category_without_verdicts_keeps_its_row() -> None:
     assert found.by_category[1].rate is None
 
 
+def test_a_prompt_that_a_scorer_does_not_read_is_no_gap_in_its_coverage() -> None:
+    asked = score("a", 0, 1.0)
+    other = asked.model_copy(
+        update={"prompt_id": "shapes", "outcome": Failed(reason="not_applicable")}
+    )
+    failed = other.model_copy(update={"outcome": Failed(reason="engine")})
+    assert score_table([asked, other], ["a"], []).means["s", "a"].n_total == 1
+    assert score_table([asked, failed], ["a"], []).means["s", "a"].n_total == 2
+
+
 def test_nothing_scored_is_not_a_half() -> None:
     (battle,) = battle_table([verdict(0, None)], [("a", "b")], None).whole
     assert battle.rate is None
