@@ -71,7 +71,7 @@ async def ours(url: str, sets: list[ImageSet], root: Path, watch: bool = False) 
         nonlocal answers
         del answer
         answers += 1
-        if watch and answers % 4000 == 0:
+        if watch and answers % 2000 == 0:
             print(f"  {answers:6d} calls  {resident_mb():7.1f} MB", flush=True)
 
     root.mkdir()

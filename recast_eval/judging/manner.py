@@ -97,9 +97,9 @@ def step_down(card: JudgeCard, manner: Manner, message: str) -> Manner | None:
     if "max_completion_tokens" in said or "max_tokens" in said:
         names: tuple[Budget, Budget] = ("max_tokens", "max_completion_tokens")
         other = names[manner.budget == names[0]]
-        flag = f"tried-{manner.budget}"
-        if flag not in manner.omitted and f"tried-{other}" not in manner.omitted:
-            return replace(manner, budget=other, omitted=manner.omitted | {flag})
+        if f"tried-{other}" not in manner.omitted:
+            tried = manner.omitted | {f"tried-{manner.budget}"}
+            return replace(manner, budget=other, omitted=tried)
     for name in ("temperature", "top_p", "seed"):
         if re.search(rf"\b{name}\b", said) and name not in manner.omitted:
             return replace(manner, omitted=manner.omitted | {name})

@@ -94,6 +94,10 @@ def test_the_two_orders_are_one_observation(one: str, two: str) -> None:
     assert a.one_tie == (("tie" in (one, two)) and not agree)
 
 
+def _turned(score: float | None) -> float | None:
+    return None if score is None else 1 - score
+
+
 VOTES = st.lists(
     st.tuples(st.sampled_from(["f1", "f2", "f3", "f4"]), st.sampled_from([1.0, 0.5, 0.0, None])),
     max_size=7,
@@ -119,6 +123,10 @@ def test_a_jury_does_not_depend_on_the_order_of_its_members(
     random.shuffle(shuffled)
     here = jury_verdict(("overall",), votes, "x", "y", quorum)
     assert here == jury_verdict(("overall",), shuffled, "x", "y", quorum)
+    turned = [vote(v.judge, v.family, _turned(v.axes["overall"].score_a)) for v in votes]
+    mirror = jury_verdict(("overall",), turned, "x", "y", quorum)["overall"]
+    if here["overall"].score_a is not None:
+        assert mirror.score_a == 1 - here["overall"].score_a
     families = {family for family, score in rows if score is not None}
     assert (here["overall"].state == "unscored") == (len(families) < quorum or not families)
 

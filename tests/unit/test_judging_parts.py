@@ -10,11 +10,12 @@ import yaml
 
 from recast_eval.errors import ConfigError
 from recast_eval.judging.cards import Price, amended, card_names, load_card
+from recast_eval.judging.decide import jury_verdict, tied, won
 from recast_eval.judging.limits import Budget, Limiter
 from recast_eval.judging.manner import first_manner, step_down, unfit_hint
 from recast_eval.judging.money import cost_of
 from recast_eval.judging.prompting import render, reply_schema
-from recast_eval.judging.records import AxisOutcome, Usage
+from recast_eval.judging.records import AxisOutcome, Usage, Vote
 from recast_eval.judging.retrying import asked_pause
 from recast_eval.judging.secrets import Scrubber, checked_url
 from recast_eval.judging.transport import TransportError, read_completion, read_usage, trouble_of
@@ -290,3 +291,27 @@ def test_an_outcome_cannot_contradict_itself() -> None:
     ):
         with pytest.raises(ValueError):
             AxisOutcome.model_validate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("scores", "state", "no_majority"),
+    [
+        ((1.0, 1.0, 0.0), "win", False),
+        ((1.0, 0.0), "tie", True),
+        ((1.0, 0.5), "tie", True),
+        ((1.0, 1.0, 0.0, 0.5), "tie", True),
+        ((0.5, 0.5, 1.0), "tie", False),
+    ],
+)
+def test_a_choice_of_a_jury_needs_more_than_half(
+    scores: tuple[float, ...], state: str, no_majority: bool
+) -> None:
+    words = {1.0: won("x", "x"), 0.0: won("y", "x"), 0.5: tied()}
+    votes = [Vote(judge=f"{i}", family=f"{i}", axes={"o": words[s]}) for i, s in enumerate(scores)]
+    outcome = jury_verdict(("o",), votes, "x", "y", 1)["o"]
+    assert (outcome.state, outcome.no_majority) == (state, no_majority)
+    one_family = [v.model_copy(update={"family": "f"}) for v in votes]
+    mean = sum(scores) / len(scores)
+    alone = jury_verdict(("o",), one_family, "x", "y", 1)["o"]
+    assert alone.score_a == (1.0 if mean > 0.5 else 0.0 if mean < 0.5 else 0.5)
+    assert jury_verdict(("o",), one_family, "x", "y", 2)["o"].reason == "no_quorum"
