@@ -77,7 +77,7 @@ def test_three_steps_and_an_adapter_that_diffusers_loads(runs: Path, base: Path,
     assert [m.step for m in metrics] == [1, 2, 3]
     assert all(m.values["grad_norm"] > 0 for m in metrics)
     assert all(scored == [8, 8] for m in metrics for scored in m.scored.values())
-    assert {"clip-score", "hpsv2", "pickscore", "ocr"} == metrics[0].scored.keys()
+    assert {"clip-score", "hpsv2", "pickscore", "ocr-scene"} == metrics[0].scored.keys()
     assert [c.weights for c in read_records(runs / name / "credit.jsonl", CreditRecord)]
     last = list_checkpoints(runs / name / "checkpoints")[-1]
     card = read_card(last)
@@ -112,13 +112,16 @@ def test_scored_judged_and_reported(runs: Path, weights: Path, tmp_path: Path) -
     ]
     prompts.write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
     many = ["--prompts", str(prompts), "--images-per-prompt", "1", "--device", "cpu"]
-    scorers = ["--judges", "ocr,aesthetic,image-reward", "--heldout", "aesthetic,image-reward"]
+    scorers = [
+        "--judges",
+        "ocr-scene,aesthetic,image-reward",
+        "--heldout",
+        "aesthetic,image-reward",
+    ]
     scored = command(["score", *tuned, *many, *scorers, "--out", "evals/all"], tmp_path, weights)
     assert scored.returncode == 0, scored.stdout + scored.stderr
     jury = ["--scorers", "aesthetic,image-reward", "--out", "evals/all"]
-    images = [str(p) for p in sorted((tmp_path / "evals/all/images").iterdir())]
-    assert len(images) == 2
-    judged = command(["judge", "--pairwise", *images, *jury], tmp_path, weights)
+    judged = command(["judge", "--pairwise", *tuned, *many, *jury], tmp_path, weights)
     assert judged.returncode == 0, judged.stdout + judged.stderr
     told = command(["report", "evals/all", *(str(runs / n) for n in METHODS)], tmp_path, weights)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -13,12 +13,14 @@ from recast_train.sweep import SweepRun, plan_runs, read_sweep, run_sweep
 
 BUDGETS = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2)]
 
+REWARDS = {"ocr": "ocr-scene", "geneval": "geneval"}
+
 
 @pytest.mark.parametrize("target", ["ocr", "geneval"])
 def test_the_published_setting(target: str) -> None:
     plan = load_plan(find_recipe(f"sd35m-{target}"))
     recipe = plan.recipe
-    assert list(recipe.rewards) == ["clip-score", "hpsv2", "pickscore", target]
+    assert list(recipe.rewards) == ["clip-score", "hpsv2", "pickscore", REWARDS[target]]
     assert (recipe.sampler.steps, recipe.groups.prompts_per_epoch, recipe.groups.group_size) == (
         25,
         48,
@@ -30,7 +32,7 @@ def test_the_published_setting(target: str) -> None:
     assert (plan.policy_config.lora.rank, plan.policy_config.lora.alpha) == (32, 64)
     assert recipe.mode == "pre"
     np.testing.assert_allclose(plan.scales, [1, 1, 1 / 26, 1])
-    assert {"image-reward", "aesthetic", "hpsv3"} <= set(recipe.heldout)
+    assert set(recipe.heldout) == {"image-reward", "aesthetic", "hpsv3", "unified-reward"}
 
 
 @pytest.mark.parametrize("target", ["ocr", "geneval"])
@@ -53,8 +55,8 @@ def test_marble_mixes_both_prompt_sets() -> None:
 
 
 def test_a_scale_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match=r"rewards\.ocr\.scale: must be positive, got 0"):
-        load_plan(find_recipe("sd35m-ocr"), ["rewards.ocr.scale=0"])
+    with pytest.raises(ConfigError, match=r"rewards\.ocr-scene\.scale: must be positive, got 0"):
+        load_plan(find_recipe("sd35m-ocr"), ["rewards.ocr-scene.scale=0"])
 
 
 def test_a_wrong_sweep_name_gets_the_near_ones() -> None:

@@ -25,7 +25,7 @@ class SamplerConfig:
     shift: float | None = None
     """Timestep shift; None is the base model's."""
     rollout_batch: int = 0
-    """Images a forward of the rollout; 0 draws an epoch in one."""
+    """Images a forward of the rollout, over all processes; 0 draws an epoch in one."""
     precision: Literal["", "fp32", "bf16"] = ""
     """Of the rollout's forwards alone; empty is the recipe's. bf16 can be faster even on a CPU;
     updates that train on noised samples (nft, awm) do not care how these were drawn."""

@@ -87,6 +87,7 @@ def _run(
         folder.prepare(plan, resume=resume)
     distributed.barrier()
     _quieten()
+    _foretell(plan)
     policy = build_policy(plan, device)
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, device)
     parts = build_parts(plan, folder, policy, scorers, prompts)
@@ -105,6 +106,17 @@ def _run(
         list_checkpoints(folder.checkpoints)[-1].name,
     )
     return finished
+
+
+def _foretell(plan: Plan) -> None:
+    """Say what the run will need, before it loads anything large."""
+    from recast_train.memory import describe, estimate
+
+    processes = distributed.world()
+    found = estimate(plan, processes=processes)
+    if found is not None and distributed.rank() == 0:
+        for line in describe(found, processes=processes, epochs=plan.recipe.epochs, tflops=300.0):
+            log.info("%s", line)
 
 
 def _quieten() -> None:

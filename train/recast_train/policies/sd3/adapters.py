@@ -58,6 +58,9 @@ class Adapters:
         self._layers = [m for m in transformer.modules() if isinstance(m, BaseTunerLayer)]
         self.new = self._named("new")
         self.old = self._named("old")
+        for parameter in (*self.new.values(), *self.old.values()):
+            # PEFT follows the base: in bfloat16 a small optimiser step would be rounded away.
+            parameter.data = parameter.data.float()
         self._begin(config, generator)
         for parameter in self.old.values():
             parameter.requires_grad_(False)
@@ -77,7 +80,7 @@ class Adapters:
 
     @torch.no_grad()
     def _begin(self, config: LoraBlock, generator: Generator) -> None:
-        start = None if config.continue_from is None else _read(Path(config.continue_from))
+        start = None if config.continue_from is None else _read(Path(config.continue_from), config)
         for name, parameter in self.new.items():
             if start is None:
                 if "lora_A" in name:
@@ -198,8 +201,12 @@ class Adapters:
         return {k: sorted(v) if isinstance(v, set) else v for k, v in sorted(found.items())}
 
 
-def _read(folder: Path) -> dict[str, Tensor]:
-    path = folder / WEIGHTS
+def _read(folder: Path, config: LoraBlock) -> dict[str, Tensor]:
+    path, facts = folder / WEIGHTS, folder / "adapter_config.json"
     if not path.is_file():
         raise ConfigError([f"model.lora.continue_from: {path} is missing"])
+    before = json.loads(facts.read_text("utf-8")) if facts.is_file() else {}
+    alpha = before.get("lora_alpha", config.alpha)
+    if alpha != config.alpha:  # the same numbers would be another model
+        raise ConfigError([f"model.lora.alpha: {config.alpha:g}, but {facts} says {alpha:g}"])
     return {name.removeprefix(_PREFIX): value for name, value in load_file(path).items()}

@@ -50,7 +50,12 @@ class Sd3Config:
     """T5 tokens (zeros where there is no T5)."""
     lora: LoraBlock = field(default_factory=LoraBlock)
     gradient_checkpointing: bool = False
-    """Recompute blocks in the backward pass: half the memory, a third more time."""
+    """Recompute blocks in the backward pass: a block's activations instead of all, for one more
+    forward."""
+    decode_batch: int = 32
+    """Latents that the VAE decodes at once; 1 is what diffusers calls slicing."""
+    text_device: str = ""
+    """Where prompts are encoded, each once; empty is the policy's device, ``cpu`` saves 11 GB."""
 
     def problems(self) -> Iterator[str]:
         """What is out of range."""
@@ -60,6 +65,8 @@ class Sd3Config:
             yield f"lora.rank: must be 1 or more, got {self.lora.rank}"
         if self.lora.alpha <= 0:
             yield f"lora.alpha: must be positive, got {self.lora.alpha}"
+        if self.decode_batch < 1:
+            yield f"decode_batch: must be 1 or more, got {self.decode_batch}"
         if not self.lora.targets:
             yield "lora.targets: must name one module or more"
         if self.max_sequence_length < 1:

@@ -26,8 +26,6 @@ from recast_train.policies.sd3.sampling import (
 )
 from recast_train.policies.sd3.text import PromptEncoder
 
-_DECODE_BATCH = 32
-
 
 def build(config: Sd3Config, setup: PolicySetup) -> "Sd3Policy":
     """Load the pipeline that a recipe names.
@@ -51,7 +49,7 @@ def build(config: Sd3Config, setup: PolicySetup) -> "Sd3Policy":
 
 
 def _half(setup: PolicySetup) -> bool:
-    return setup.precision == "bf16" and setup.device != "cpu"
+    return setup.precision == "bf16"
 
 
 class Sd3Policy:
@@ -71,7 +69,10 @@ class Sd3Policy:
         self._precision = setup.precision
         self._device = torch.device(setup.device)
         pipeline.set_progress_bar_config(disable=True)
-        self.pipeline = pipeline.to(self._device)
+        self.pipeline = pipeline.to(torch.device(config.text_device or setup.device))
+        pipeline.transformer.to(self._device)
+        pipeline.vae.to(self._device)
+        self._decode_batch = config.decode_batch
         self._transformer = pipeline.transformer.eval()
         self._vae = pipeline.vae.eval().requires_grad_(False)
         if self._vae.dtype != torch.float32:
@@ -80,7 +81,9 @@ class Sd3Policy:
         self.adapters = Adapters(self._transformer, config.lora, generator)
         if config.gradient_checkpointing:
             self._transformer.enable_gradient_checkpointing()
-        self._encoder = PromptEncoder(pipeline, config.max_sequence_length)
+        self._encoder = PromptEncoder(
+            pipeline, config.max_sequence_length, config.text_device or setup.device
+        )
         self._latent = self._latent_shape(config.resolution)
         self.sigmas = self._levels(setup)
 
@@ -257,7 +260,7 @@ class Sd3Policy:
         """Latents to uint8 RGB images (N, H, W, 3)."""
         cfg = self._vae.config
         parts = []
-        for latents in torch.split(x_0, _DECODE_BATCH):
+        for latents in torch.split(x_0, self._decode_batch):
             scaled = latents.to(self._device, torch.float32) / cfg.scaling_factor
             pixels = self._vae.decode(scaled + (cfg.shift_factor or 0.0), return_dict=False)[0]
             bytes_ = ((pixels / 2 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8)

@@ -18,11 +18,15 @@ class PromptEncoder:
     Args:
         pipeline: A ``StableDiffusion3Pipeline``.
         max_sequence_length: T5 tokens.
+        device: Of the encoders; embeddings stay there.
         remember: Prompts kept, the least recently used go first.
     """
 
-    def __init__(self, pipeline: Any, max_sequence_length: int, remember: int = 1024) -> None:
+    def __init__(
+        self, pipeline: Any, max_sequence_length: int, device: str, remember: int = 1024
+    ) -> None:
         self._pipeline, self._length, self._remember = pipeline, max_sequence_length, remember
+        self._device = torch.device(device)
         self._known: OrderedDict[str, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
 
     def __call__(self, prompts: Sequence[str]) -> Condition:
@@ -40,6 +44,7 @@ class PromptEncoder:
             prompt=prompt,
             prompt_2=None,
             prompt_3=None,
+            device=self._device,
             do_classifier_free_guidance=False,
             max_sequence_length=self._length,
         )
