@@ -1,4 +1,4 @@
-"""Scorers that ask a server: laws of every scorer, strict reading, typed failures, no key kept."""
+"""Scorers that ask a server: strict reading, typed failures, no key kept."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from recast_eval.errors import MissingError
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers import SCORERS
-from recast_eval.scorers.conformance import CHECKS, Cases, cases
+from recast_eval.scorers.conformance import cases
 from recast_eval.scorers.models.unified_reward import read_grades
 from recast_eval.scorers.models.vlm_pointwise import read_score
 from tests.support.judge_server import JudgeServer, Question, Script
@@ -40,11 +40,6 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, JudgeServer]]:
 
 def build(name: str, server: JudgeServer, model: str = "grader") -> Any:
     return SCORERS.load(name).build(weights=f"{server.url}#{model}")
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-def test_conformance(served: tuple[str, JudgeServer], check: Callable[[Any, Cases], None]) -> None:
-    check(build(*served), cases(["a dog", "a {cat} with 100 %"]))
 
 
 def test_the_prompt_arrives_whole_and_the_card_names_server_and_model(
