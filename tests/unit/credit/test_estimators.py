@@ -249,3 +249,17 @@ def test_bands_cover_as_they_claim() -> None:
 @pytest.mark.slow
 def test_bands_cover_as_they_claim_long_study() -> None:
     assert 0.92 < coverage(1000) < 0.97
+
+
+def test_a_prompt_far_from_the_others_cannot_be_predicted_out_of_range() -> None:
+    # One prompt's features stand out 1000-fold: its predictions must stay in the rewards' range,
+    # so that the bound, 2 r f - f^2, cannot fall below -3 range^2 / Var(r) anywhere.
+    draws = rng(0)
+    prompts = np.repeat(np.arange(8), 6)
+    features = draws.normal(size=(1, 48, 5)) * 1e-3
+    features[:, prompts == 0] *= 1e3
+    rewards = (draws.random((1, 48)) + 0.2 * features[..., 0] * 1e3).clip(0, 1)
+    samples = Samples(rewards=rewards, prompts=prompts, sigmas=np.array([0.5]), features=features)
+    found = predict(samples, folds=4, generator=rng(1))
+    spread = np.ptp(found.targets, axis=1)
+    assert (np.abs(found.values).max(axis=(1, 2)) <= 2 * spread).all()

@@ -186,7 +186,7 @@ def _held_out(x: Array, y: Array, part: npt.NDArray[np.intp]) -> Array:
         if kept.any():
             every[:-1, held] = np.einsum("nf,rfk->rnk", x[held], _ridge(x[kept], y[kept]))
             # The conditional mean lies in the range of what it is a mean of.
-            np.clip(every[:, held], y[kept].min(0), y[kept].max(0), out=every[:, held])
+            every[:, held] = np.clip(every[:, held], y[kept].min(0), y[kept].max(0))
         f = every[:, held]
         scores[i] = (2.0 * y[held] * f - f * f).sum(axis=1)
     total = scores.sum(axis=0)
