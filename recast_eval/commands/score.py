@@ -75,6 +75,9 @@ def _show(result: "EvalResult") -> None:
     tallies = result.scores.tallies()
     width = max((len(s) for _, s in tallies), default=0)
     models = list(dict.fromkeys(m for m, _ in tallies))
+    roles = {
+        r.scorer: "held out" if r.role == "heldout" else "trained" for r in result.scores.records
+    }
     for scorer in dict.fromkeys(s for _, s in tallies):
         cells = []
         for model in models:
@@ -84,7 +87,7 @@ def _show(result: "EvalResult") -> None:
                 cells.append(f"{model} {mean:.3f} ({len(tally.values)}/{tally.total})")
             else:
                 cells.append(f"{model} - (0/{tally.total})")
-        typer.echo(f"{scorer:{width}s}  " + "   ".join(cells))
+        typer.echo(f"{scorer:{width}s}  {roles[scorer]:8s}  " + "   ".join(cells))
     images, scores = result.images, result.scores
     made = images.drawn + images.copied
     if made or scores.computed:

@@ -22,6 +22,8 @@ class CheckpointCard(Record):
     """Training reward -> model family; a judge of the same family is not held out."""
     heldout: list[str] = Field(default_factory=list)
     """Judges that the recipe promised not to train on."""
+    allow_shared_family: str = ""
+    """Why one of them may share a family with a reward all the same; empty: none does."""
     sampler: dict[str, Any] = Field(default_factory=dict)
     """Steps, guidance, resolution ... that the policy was trained with."""
     files: dict[str, str]

@@ -1,6 +1,6 @@
 """Which scorer may call itself held out: none whose family was trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -57,7 +57,8 @@ def choose_scorers(
         device: Where models among them run.
 
     Returns:
-        The scorers, and a sentence for each default one that cannot run here.
+        The scorers, and a sentence for each default one that cannot run here and each that a
+        recipe called held out by its override: it is a training metric here.
 
     Raises:
         ConfigError: A name is unknown, or must be held out but shares a family with a reward.
@@ -69,7 +70,8 @@ def choose_scorers(
         raise ConfigError(["--judges: name some, the prompts are not the starter's captions"])
     specs = _load(wanted)
     families = trained_families(sources)
-    promised = {n for s in sources if s.card for n in s.card.heldout}
+    cards = [s.card for s in sources if s.card]
+    promised = {n for c in cards if not c.allow_shared_family for n in c.heldout}
     problems = [
         f"{name}: cannot be held out, its family {specs[name].card.family!r} was trained on by "
         f"{_who(sources, specs[name].card.family)}; take a judge of another family"
@@ -78,7 +80,7 @@ def choose_scorers(
     ]
     if problems:
         raise ConfigError(problems)
-    chosen, notes = [], []
+    chosen, notes = [], _overridden(sources, specs, families)
     for name in wanted:
         try:
             scorer = specs[name].build(device=device)
@@ -90,6 +92,20 @@ def choose_scorers(
         role: Role = "train" if specs[name].card.family in families else "heldout"
         chosen.append(ChosenScorer(name, scorer, role))
     return chosen, notes
+
+
+def _overridden(
+    sources: Sequence[ModelSource], specs: Mapping[str, ScorerSpec], families: frozenset[str]
+) -> list[str]:
+    """What the recipes' overrides let through, in words for the record."""
+    return [
+        f"{name} is no held-out judge: the recipe of {s.name} shares its family with a reward, "
+        f"for this reason: {s.card.allow_shared_family}"
+        for s in sources
+        if s.card and s.card.allow_shared_family
+        for name in s.card.heldout
+        if name in specs and specs[name].card.family in families
+    ]
 
 
 def _default(sources: Sequence[ModelSource], prompts: Sequence[Prompt]) -> list[str]:

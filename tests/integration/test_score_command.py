@@ -110,6 +110,8 @@ def test_base_checkpoint_and_folder_are_scored_side_by_side_once(
     first = run(*words, "--out", out)
     assert first.exit_code == 0, first.output
     assert "images: 12 drawn, 6 copied, 0 there before; scores: 54 new" in first.output
+    assert "composition  trained " in first.output
+    assert "verifier     held out" in first.output
     scores = read_records(out / "scores.jsonl", ScoreRecord)
     assert len(scores) == 54
     assert {(s.scorer, s.role) for s in scores} == {

@@ -391,6 +391,16 @@ def test_a_trained_family_is_no_judge(tmp_path: Path) -> None:
         choose_scorers(find_sources([str(broken)]), CAPTIONS)
 
 
+def test_a_recipe_s_override_is_scored_as_trained_and_said(tmp_path: Path) -> None:
+    card = {"heldout": ["composition"], "allow_shared_family": "to measure how much it matters"}
+    sources = find_sources([str(checkpoint(tmp_path / "step-000001", **card))])
+    chosen, notes = choose_scorers(sources, CAPTIONS)
+    assert {c.name: c.role for c in chosen}["composition"] == "train"
+    assert any("composition" in n and "how much it matters" in n for n in notes)
+    with pytest.raises(ConfigError, match="cannot be held out"):
+        choose_scorers(sources, CAPTIONS, heldout=["composition"])
+
+
 def test_unknown_scorers_are_all_named() -> None:
     with pytest.raises(ConfigError) as caught:
         choose_scorers([SOURCE], CAPTIONS, names=["compositon", "verifier", "nonsense"])

@@ -101,6 +101,7 @@ class Parts:
             recipe_digest=plan.digest(),
             rewards={name: spec.card.family for name, spec in plan.rewards.items()},
             heldout=list(plan.recipe.heldout),
+            allow_shared_family=plan.recipe.allow_shared_family,
             sampler=sampler_facts(plan),
             files=files,
         )
