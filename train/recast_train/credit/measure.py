@@ -10,6 +10,10 @@ from recast_train.credit.curves import Gain, divergence, interpolate, monotone, 
 Array = npt.NDArray[np.float64]
 
 
+_LEAST_ERROR = 0.02
+"""Keeps a point whose error is estimated near 0 from outvoting all others."""
+
+
 class Measured(NamedTuple):
     """Curves of one kind of gain and how far they can be trusted."""
 
@@ -49,7 +53,10 @@ def measure(
     """
     every = np.concatenate([np.asarray(information)[None], np.asarray(replicates)])
     draws, rewards = every.shape[:2]
-    pooled = pooled_information(every.reshape(draws * rewards, -1))
+    errors = every[1:].std(axis=0) if draws > 1 else np.zeros(every.shape[1:])
+    pooled = pooled_information(
+        every.reshape(draws * rewards, -1), np.tile(errors, (draws, 1)) if draws > 1 else None
+    )
     mu, var = (np.tile(np.asarray(v, dtype=np.float64), draws) for v in (mean, variance))
     grid = interpolate(probes, divergence(pooled, mu, var, gain), sigmas)
     curves = grid.reshape(draws, rewards, -1)
@@ -62,11 +69,21 @@ def measure(
     )
 
 
-def pooled_information(information: npt.ArrayLike) -> Array:
-    """(K, P) raw ICC -> (K, P+2) monotone from 0 at sigma 1 to 1 at sigma 0."""
+def pooled_information(information: npt.ArrayLike, errors: npt.ArrayLike | None = None) -> Array:
+    """(K, P) raw ICC -> (K, P+2) monotone from 0 at sigma 1 to 1 at sigma 0.
+
+    Args:
+        information: (K, P) raw, may leave [0, 1].
+        errors: (K, P) standard errors: a wild point must not pull its neighbours. Equal
+            weights if None.
+    """
     raw = np.asarray(information, dtype=np.float64)
-    zero, one = np.zeros((len(raw), 1)), np.ones((len(raw), 1))
-    return monotone(np.concatenate([zero, raw, one], axis=1))
+    ends = ((0, 0), (1, 1))
+    padded = np.pad(raw, ends, constant_values=((0, 0), (0.0, 1.0)))
+    if errors is None:
+        return monotone(padded)
+    precision = 1.0 / (np.asarray(errors, dtype=np.float64) ** 2 + _LEAST_ERROR**2)
+    return monotone(padded, np.pad(precision, ends, mode="edge"))
 
 
 def raw_curves(information: npt.ArrayLike, probes: npt.ArrayLike, sigmas: npt.ArrayLike) -> Array:
