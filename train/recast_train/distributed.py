@@ -1,16 +1,54 @@
 """The few collectives of a run; one process needs none and gets no-ops."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from recast_eval.errors import RecastError
+
+PATIENCE: Final = timedelta(minutes=30)
+"""How long a process waits for the others: they may load, score or save meanwhile."""
+_SIGNS: Final = ("gloo", "NCCL", "Connection closed", "Timed out", "process group")
+
 
 def start(device: str) -> None:
     """Join the processes that ``torchrun`` started; nothing to do when there is one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl")
+        backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+        if device.startswith("cuda"):
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group(backend, timeout=PATIENCE)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Say in one line that another process was lost, instead of how the wire broke.
+
+    Raises:
+        RecastError: A collective failed; what to do.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or any(sign in str(error) for sign in _SIGNS)
+        if world() == 1 or not lost:
+            raise
+        raise RecastError(
+            f"process {rank()} of {world()} stops: another one ended or did not answer (its own "
+            "message is above or in its log); the same command with --resume goes on from the "
+            "last checkpoint"
+        ) from error
+
+
+def sharded() -> bool:
+    """Whether frozen weights are split: ``accelerate launch --use_fsdp`` and two or more."""
+    return world() > 1 and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
 
 
 def own_device(device: str) -> str:

@@ -248,9 +248,10 @@ def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> Pro
 
 def _save_samples(parts: Parts, epochs: int) -> None:
     """The same prompts from the same noise, so that sheets can be compared."""
-    if distributed.rank():
+    if distributed.rank() and not distributed.sharded():
         return
     prompts = parts.sampler.first(parts.plan.recipe.sample_prompts)
     generator = torch.Generator().manual_seed(derive_seed(parts.plan.recipe.seed, "samples"))
     rollout = parts.policy.rollout(parts.policy.encode(prompts), generator, {})
-    parts.folder.save_grid(f"epoch-{epochs:06d}", parts.policy.decode(rollout.x_0))
+    if distributed.rank() == 0:
+        parts.folder.save_grid(f"epoch-{epochs:06d}", parts.policy.decode(rollout.x_0))

@@ -7,8 +7,11 @@ is assumed: arithmetic rate, and a tenth of the card for the allocator and CUDA.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Final
+
+from safetensors import safe_open
 
 from recast_train.config import Plan, read_yaml
 from recast_train.policies.sd3.config import Sd3Config
@@ -78,30 +81,36 @@ def estimate(plan: Plan, *, processes: int = 1, sharded: bool = False) -> Estima
     known = _known(config) if isinstance(config, Sd3Config) else None
     if known is None:
         return None
-    transformer, t5 = known
+    transformer, text_numbers = known
     shape = measure_shape(meta_transformer(transformer), config.lora.rank, config.lora.targets)
     side = (config.resolution or transformer["sample_size"] * 8) // 8 // transformer["patch_size"]
     image, text = side**2, CLIP_TOKENS + config.max_sequence_length
     forwards, flops = _work(plan, shape, image, text)
-    parts = _lasting(plan, shape, t5, processes if sharded else 1)
+    parts = _lasting(plan, shape, text_numbers, processes if sharded else 1)
     parts["training"] = plan.recipe.micro_batch * _activations(plan, shape, image, text)
     parts["drawing"] = _drawing(plan, shape, image, text, processes)
     return Estimate(parts, flops, forwards, shape)
 
 
-def _known(config: Sd3Config) -> tuple[dict[str, Any], bool] | None:
-    """The transformer's config and whether there is a T5."""
+def _known(config: Sd3Config) -> tuple[dict[str, Any], float] | None:
+    """The transformer's config, and parameters of the text encoders."""
     folder = Path(config.base)
     if config.base == "starter":
         return None
     if (file := folder / "transformer" / "config.json").is_file():
-        return read_yaml(file), (folder / "text_encoder_3").is_dir()
-    return (SD35_MEDIUM, True) if "3.5-medium" in config.base else None
+        return read_yaml(file), sum(map(_numbers, folder.glob("text_encoder*/*.safetensors")))
+    return (SD35_MEDIUM, _CLIP_TEXT + _T5) if "3.5-medium" in config.base else None
 
 
-def _lasting(plan: Plan, shape: Shape, t5: bool, shards: int) -> dict[str, float]:
+def _numbers(file: Path) -> float:
+    """Parameters in a safetensors file, by its header."""
+    with safe_open(file, "pt") as tensors:
+        return float(sum(prod(tensors.get_slice(k).get_shape()) for k in tensors.keys()))  # noqa: SIM118 - no mapping
+
+
+def _lasting(plan: Plan, shape: Shape, text_numbers: float, shards: int) -> dict[str, float]:
     config, number = plan.policy_config, _NUMBER[plan.recipe.precision]
-    text = (_CLIP_TEXT + (_T5 if t5 else 0.0)) * number
+    text = text_numbers * number
     # new, old, EMA, two moments, a gradient and its flat copy
     copies = 7 + (len(plan.rewards) + 1 if plan.aggregator.name != "weighted-sum" else 0)
     here = {n: p for n, p in _SCORERS.items() if n in plan.rewards}

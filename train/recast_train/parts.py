@@ -144,6 +144,7 @@ def build_policy(plan: Plan, device: str) -> Any:
         rollout_precision=recipe.sampler.precision,
         device=device,
         seed=derive_seed(recipe.seed, "adapter"),
+        shard=distributed.sharded(),
     )
     return plan.policy.build(plan.policy_config, setup)
 

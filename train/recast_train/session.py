@@ -65,7 +65,9 @@ def run_recipe(
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     distributed.start(where)
     try:
-        return _run(plan, folder, prompts, resume=resume, device=distributed.own_device(where))
+        with distributed.together():
+            own = distributed.own_device(where)
+            return _run(plan, folder, prompts, resume=resume, device=own)
     finally:
         distributed.stop()
 
@@ -92,7 +94,11 @@ def _run(
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, device)
     parts = build_parts(plan, folder, policy, scorers, prompts)
     if distributed.rank() == 0:
-        facts = {"sampler": sampler_facts(plan), "processes": distributed.world()}
+        facts = {
+            "sampler": sampler_facts(plan),
+            "processes": distributed.world(),
+            "sharded": distributed.sharded(),
+        }
         folder.write_manifest(plan, prompts_digest(prompts), facts)
     began = time.monotonic()
     with _stop_flag() as flag:
@@ -113,7 +119,7 @@ def _foretell(plan: Plan) -> None:
     from recast_train.memory import describe, estimate
 
     processes = distributed.world()
-    found = estimate(plan, processes=processes)
+    found = estimate(plan, processes=processes, sharded=distributed.sharded())
     if found is not None and distributed.rank() == 0:
         for line in describe(found, processes=processes, epochs=plan.recipe.epochs, tflops=300.0):
             log.info("%s", line)

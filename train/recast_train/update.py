@@ -205,6 +205,10 @@ def _share(works: Iterator[Work]) -> Iterator[tuple[int, Work]]:
     for index, work in enumerate(works):
         if index % world == rank:
             yield index, work
+        last = index, work
+    if distributed.sharded() and last[0] % world < rank:
+        # A sharded forward needs everyone: this one counts for nothing.
+        yield last[0], last[1]._replace(weight=0.0)
 
 
 def _log(logs: dict[str, Tensor], work: Work, parts: Sequence[Loss], total: Tensor) -> None:

@@ -160,6 +160,8 @@ class PolicySetup:
     rollout_batch: int
     """Rows a forward of the rollout; 0 is all."""
     precision: Literal["fp32", "bf16"]
+    shard: bool = False
+    """Split frozen weights over the processes."""
     rollout_precision: Literal["", "fp32", "bf16"] = ""
     """Of rollouts alone; empty is ``precision``."""
     device: str

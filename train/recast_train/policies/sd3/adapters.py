@@ -14,6 +14,7 @@ from peft.tuners.lora.layer import Linear
 from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Module, Parameter
 
 from recast_eval.errors import ConfigError
@@ -122,13 +123,17 @@ class Adapters:
         """Hold an adapter inside the base weights: two small products fewer a layer.
 
         Inside the block only ``who`` can be used, without graph. Half-precision weights would
-        round the change away and are left as they are. The base tensors are put aside and back,
-        since subtracting the change again would not restore their last bits.
+        round the change away, and a share of sharded ones fits no product: they are left.
+        The base tensors are put aside and back, since subtracting the change again would not
+        restore their last bits.
         """
         pairs = [
             (layer, layer.get_base_layer()) for layer in self._layers if isinstance(layer, Linear)
         ]
-        exact = all(base.weight.dtype == torch.float32 for _, base in pairs)
+        exact = all(
+            base.weight.dtype == torch.float32 and not isinstance(base.weight, DTensor)
+            for _, base in pairs
+        )
         if len(pairs) < len(self._layers) or not exact:
             yield
             return

@@ -24,6 +24,7 @@ from recast_train.policies.sd3.sampling import (
     explore,
     integrate,
 )
+from recast_train.policies.sd3.sharding import shard_frozen
 from recast_train.policies.sd3.text import PromptEncoder
 
 
@@ -81,6 +82,9 @@ class Sd3Policy:
         self.adapters = Adapters(self._transformer, config.lora, generator)
         if config.gradient_checkpointing:
             self._transformer.enable_gradient_checkpointing()
+        if setup.shard:
+            whole = (*self.adapters.new.values(), *self.adapters.old.values())
+            shard_frozen(self._transformer, whole, self._device.type)
         self._encoder = PromptEncoder(
             pipeline, config.max_sequence_length, config.text_device or setup.device
         )
