@@ -48,6 +48,7 @@ def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> 
         f"groups.prompts_per_epoch={args.prompts}",
         f"groups.group_size={args.group}",
         f"optimiser.learning_rate={args.learning_rate}",
+        f"method.beta={args.beta}",
         f"rewards={{{reward}: 1}}",
         f"checkpoint_every={args.epochs}",
         "samples_every=0",
@@ -186,6 +187,8 @@ def figure(done: dict[str, Any], args: argparse.Namespace, reward: str) -> None:
     for axis, variant in zip(axes.flat, others, strict=False):
         for name, color in (("unigrpo", "#4f565e"), (variant, "#0072b2")):
             runs = [done[k] for s in args.seeds if (k := f"{reward}|{name}|{s}") in done]
+            if not runs:
+                continue
             lines = np.array([_smooth(np.array(r["curve"])) for r in runs])
             epochs = np.arange(1, lines.shape[1] + 1)
             axis.fill_between(epochs, lines.min(0), lines.max(0), color=color, alpha=0.2, lw=0)
@@ -208,6 +211,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--images", type=int, default=96)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--beta", type=float, default=0.02)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rewards", nargs="+", default=["composition", "tidy"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
