@@ -85,24 +85,27 @@ def test_eight_clients_lose_and_swap_nothing_while_the_server_is_killed(requests
     images, prompts = _cards(50)
     expected = SCORERS.load(NAME).build()(images, prompts)
     answers: dict[int, Scored | Failed] = {}
-    with _server() as port:
-        url, process = f"http://127.0.0.1:{port}", None
+    port = _free_port()
+    process = _start(port)
 
-        def client(first: int) -> None:
-            remote = RemoteScorer(url, name=NAME, attempts=20)
-            for i in range(first, requests, 8):
-                answers[i] = remote([images[i % 50]], [prompts[i % 50]])[0]
+    def client(first: int) -> None:
+        remote = RemoteScorer(f"http://127.0.0.1:{port}", name=NAME, attempts=20)
+        for i in range(first, requests, 8):
+            answers[i] = remote([images[i % 50]], [prompts[i % 50]])[0]
 
-        threads = [threading.Thread(target=client, args=(n,)) for n in range(8)]
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(8)]
+    try:
         for t in threads:
             t.start()
         while len(answers) < requests // 3:
             time.sleep(0.02)
-        subprocess.run(["pkill", "-9", "-f", f"serve {NAME} --port {port}"], check=False)
+        process.kill()
+        process.wait()
         time.sleep(0.3)
         process = _start(port)
         for t in threads:
             t.join()
+    finally:
         process.kill()
         process.wait()
     assert len(answers) == requests
