@@ -1,6 +1,7 @@
 """What both command lines share: verbs from files, exit statuses, progress."""
 
 import logging
+import os
 import pkgutil
 import sys
 from importlib import import_module
@@ -29,6 +30,8 @@ def build_app(package: ModuleType, help_text: str) -> typer.Typer:
 
 def run_app(app: typer.Typer) -> None:
     """Run; errors raised on purpose become their message and status 2, Ctrl-C 130."""
+    # Notices about optional packages of theirs are no news to a user of ours.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for name in ("httpx", "httpx2"):  # a line a request, which nobody reads
         logging.getLogger(name).setLevel(logging.WARNING)
