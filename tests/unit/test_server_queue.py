@@ -1,0 +1,71 @@
+"""The service's queue: whole requests in one batch, refusal when full, life after a bad batch."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from recast_eval.records import Failed, Scored
+from recast_eval.scorers.base import ScorerCard
+from recast_eval.scorers.server import Batcher
+
+CARD = ScorerCard(name="s", version=1, family="f", what="w", unit="u")
+
+
+class Held:
+    """Waits to be let go; gives each image the number in its prompt."""
+
+    card = CARD
+
+    def __init__(self) -> None:
+        self.go, self.sizes = threading.Event(), list[int]()
+
+    def __call__(self, images: list[np.ndarray], prompts: list[str]) -> list[Scored | Failed]:
+        assert self.go.wait(10)
+        self.sizes.append(len(images))
+        if "bad" in prompts:
+            raise RuntimeError("bad")
+        return [Scored(value=float(p)) for p in prompts]
+
+
+def pictures(count: int) -> list[np.ndarray]:
+    return [np.zeros((2, 2, 3), np.uint8)] * count
+
+
+async def _started(batcher: Batcher, prompts: list[str]) -> "asyncio.Task[list[Scored | Failed]]":
+    task = asyncio.create_task(batcher.score(pictures(len(prompts)), prompts))
+    await asyncio.sleep(0.01)
+    return task
+
+
+def test_what_waits_goes_together_and_what_is_too_much_is_refused() -> None:
+    async def story() -> None:
+        scorer = Held()
+        batcher = Batcher(scorer, max_batch=64, max_waiting=2)
+        worker = asyncio.create_task(batcher.run())
+        tasks = [await _started(batcher, p) for p in (["1"], ["2", "3"], ["4"])]
+        assert batcher.waiting == 2  # the first is being scored
+        with pytest.raises(asyncio.QueueFull):
+            await batcher.score(pictures(1), ["5"])
+        scorer.go.set()
+        answers = [[o.value for o in await t if isinstance(o, Scored)] for t in tasks]
+        assert answers == [[1.0], [2.0, 3.0], [4.0]]
+        assert scorer.sizes == [1, 3]
+        worker.cancel()
+
+    asyncio.run(story())
+
+
+def test_one_bad_batch_fails_by_name_and_the_next_is_scored() -> None:
+    async def story() -> None:
+        scorer = Held()
+        scorer.go.set()
+        batcher = Batcher(scorer, max_batch=1, max_waiting=8)
+        worker = asyncio.create_task(batcher.run())
+        failed = await batcher.score(pictures(2), ["1", "bad"])
+        assert [getattr(f, "reason", "") for f in failed] == ["scorer_error"] * 2
+        assert await batcher.score(pictures(1), ["7"]) == [Scored(value=7.0)]
+        worker.cancel()
+
+    asyncio.run(story())
