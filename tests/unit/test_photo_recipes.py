@@ -1,12 +1,15 @@
 """The SD3.5 recipes hold the papers' published settings, and their sweeps the papers' points."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from recast_eval.errors import ConfigError
-from recast_train.config import load_plan
+from recast_train.config import load_plan, make_plan
+from recast_train.loop import mixed_advantages
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe, find_sweep, shipped_sweeps
 from recast_train.sweep import SweepRun, plan_runs, read_sweep, run_sweep
@@ -57,6 +60,30 @@ def test_marble_mixes_both_prompt_sets() -> None:
 def test_a_scale_must_be_positive() -> None:
     with pytest.raises(ConfigError, match=r"rewards\.ocr-scene\.scale: must be positive, got 0"):
         load_plan(find_recipe("sd35m-ocr"), ["rewards.ocr-scene.scale=0"])
+
+
+def test_a_scale_changes_the_mixture_of_raw_rewards() -> None:
+    values = {
+        "name": "s",
+        "seed": 1,
+        "model": {"base": "starter"},
+        "prompts": {"set": "signs"},
+        "groups": {"prompts_per_epoch": 1, "group_size": 3},
+        "rewards": {"ocr": 1, "finish": {"budget": 1, "scale": 0.1}},
+        "method": {"kind": "nft"},
+        "epochs": 1,
+        "mode": "pre",
+    }
+    plan = make_plan(values)
+    weights = np.full((2, 10), 0.5 / 10)
+    parts: Any = SimpleNamespace(
+        plan=plan,
+        credit=SimpleNamespace(weights=lambda: weights),
+        aggregator=SimpleNamespace(coefficients=lambda: plan.budgets, whiten=False),
+    )
+    raw, groups = np.array([[0.0, 1.0, 2.0], [20.0, 10.0, 0.0]]), np.zeros(3, dtype=int)
+    # ocr + finish / 10 is 2, 2, 2: nothing to prefer; unscaled, the first would win.
+    assert np.abs(mixed_advantages(parts, raw, groups).numpy()).max() < 1e-6
 
 
 def test_a_wrong_sweep_name_gets_the_near_ones() -> None:

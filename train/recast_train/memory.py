@@ -141,7 +141,8 @@ def _drawing(plan: Plan, shape: Shape, image: int, text: int, processes: int) ->
     rows = -(-min(plan.recipe.sampler.rollout_batch or images, images) // processes)
     forward = rows * shape.width * (image + text) * _SAVED[plan.recipe.precision][0]
     pixels = 256.0 * image
-    return max(forward, min(config.decode_batch, rows) * pixels * _DECODE)
+    decoding: float = min(config.decode_batch, rows) * pixels * _DECODE
+    return max(forward, decoding)
 
 
 def _work(plan: Plan, shape: Shape, image: int, text: int) -> tuple[float, float]:

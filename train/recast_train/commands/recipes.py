@@ -12,10 +12,13 @@ def recipes(
     ] = None,
 ) -> None:
     """List the shipped recipes, or print one: its head comment is its manual."""
-    from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
+    from recast_train.recipe_files import find_recipe, head_line, shipped_recipes, shipped_sweeps
 
     if name is not None:
         typer.echo(find_recipe(name).read_text("utf-8"), nl=False)
         return
     for path in shipped_recipes():
+        typer.echo(f"{path.stem:28} {head_line(path)}")
+    typer.echo("\nsweeps:")
+    for path in shipped_sweeps():
         typer.echo(f"{path.stem:28} {head_line(path)}")
