@@ -5,11 +5,11 @@
 The plain loop encodes its prompts anew for every batch, rolls out with the adapter beside the
 base weights, scores when all images are there, and runs three separate forwards (old, trained,
 reference) for every batch and noise level, as the released script does. Ours remembers
-embeddings, merges the adapter for rollouts and draws in bfloat16, scores while it draws, and
-reuses the trained velocity where it is the old one. Both train a copy of one policy on the same
+embeddings, merges the adapter for rollouts, scores while it draws, and reuses the trained
+velocity where it is the old one. Both train a copy of one policy on the same
 prompts, noise and timestep orders with the same micro-batches; epochs alternate. One JSON line;
-exit status 1 if ours is less than 1.3 times faster or the loss curves part by more than 2 %
-(0.1 % with `--precision fp32`, where the two runs train on the same pictures).
+exit status 1 if ours is less than 1.3 times faster (wall clock: the overlap needs a second core,
+CPU seconds are there for busy machines) or the loss curves part by more than 0.1 %.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from recast_train.run_folder import RunFolder
 
 CHANGES = [
     "groups={prompts_per_epoch: 4, group_size: 12}",
-    "sampler={steps: 10, rollout_batch: 24}",
+    "sampler={steps: 10, rollout_batch: 12}",
     "method={kind: nft, beta: 0.5, timestep_fraction: 0.99, old_decay: {kind: copy}}",
     "micro_batch=24",
     "checkpoint_every=100000",
@@ -143,7 +143,9 @@ def main() -> int:
     parser.add_argument("--base", default="starter")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--precision", default="bf16", help="of our rollouts; fp32 is exact")
+    parser.add_argument(
+        "--precision", default="fp32", help="of our rollouts; bf16 parts the curves"
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     seconds: dict[str, list[float]] = {"ours": [], "plain": []}
@@ -179,7 +181,7 @@ def main() -> int:
         "loss_gap": float(f"{gap:.2e}"),
     }
     print(json.dumps(found))
-    return 0 if ratios["cpu"] >= 1.3 and gap < (1e-3 if args.precision == "fp32" else 2e-2) else 1
+    return 0 if ratios["wall"] >= 1.3 and gap < 1e-3 else 1
 
 
 if __name__ == "__main__":

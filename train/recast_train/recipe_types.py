@@ -27,8 +27,8 @@ class SamplerConfig:
     rollout_batch: int = 0
     """Images a forward of the rollout, over all processes; 0 draws an epoch in one."""
     precision: Literal["", "fp32", "bf16"] = ""
-    """Of the rollout's forwards alone; empty is the recipe's. bf16 can be faster even on a CPU;
-    updates that train on noised samples (nft, awm) do not care how these were drawn."""
+    """Of the rollout's forwards alone; empty is the recipe's. Updates that train on noised
+    samples (nft, awm) do not care how these were drawn; measure whether it is faster."""
 
     def problems(self) -> Iterator[str]:
         """What is out of range."""
