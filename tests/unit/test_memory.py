@@ -54,6 +54,13 @@ def test_cards() -> None:
     assert "gradient_checkpointing" in lines[-1]
 
 
+def test_an_epoch_s_samples_are_held() -> None:
+    images, latent, embeds = 1152, 4 * 16 * 64 * 64, 2 * 205 * 4096
+    assert _estimate("sd35m-ocr").parts["epoch's samples"] == images * (latent + embeds)
+    path = ("method={kind: flow-grpo}", "model.text_device=cpu")  # states and means of 25 steps
+    assert _estimate("sd35m-ocr", *path).parts["epoch's samples"] == images * latent * 51
+
+
 def test_work_is_what_the_method_does() -> None:
     # 25 forwards of the rollout; 24 levels: new, its backward, old, base.
     assert _estimate("sd35m-ocr").forwards == 25 + 24 * 4

@@ -244,7 +244,7 @@ def test_training_goes_on_from_an_adapter(tmp_path: Path) -> None:
     for got, wanted in zip(second.parameters(), first.parameters(), strict=True):
         assert torch.equal(got, wanted)
     assert second.on_policy
-    other = LoraBlock(rank=3, continue_from=str(tmp_path / "a"))
+    other = LoraBlock(rank=3, alpha=4.0, continue_from=str(tmp_path / "a"))
     with pytest.raises(ConfigError, match="has no fitting"):
         Sd3Policy(tiny_sd3(), Sd3Config(lora=other), _setup())
     nowhere = LoraBlock(rank=2, continue_from=str(tmp_path / "b"))

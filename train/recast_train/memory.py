@@ -87,6 +87,7 @@ def estimate(plan: Plan, *, processes: int = 1, sharded: bool = False) -> Estima
     image, text = side**2, CLIP_TOKENS + config.max_sequence_length
     forwards, flops = _work(plan, shape, image, text)
     parts = _lasting(plan, shape, text_numbers, processes if sharded else 1)
+    parts["epoch's samples"] = _samples(plan, transformer, side, text)
     parts["training"] = plan.recipe.micro_batch * _activations(plan, shape, image, text)
     parts["drawing"] = _drawing(plan, shape, image, text, processes)
     return Estimate(parts, flops, forwards, shape)
@@ -122,6 +123,17 @@ def _lasting(plan: Plan, shape: Shape, text_numbers: float, shards: int) -> dict
         "LoRA and optimiser": 4.0 * copies * shape.lora,
         "rewards": 4.0 * own,
     }
+
+
+def _samples(plan: Plan, transformer: Mapping[str, Any], side: int, text: int) -> float:
+    """Bytes of an epoch's latents and embeddings, which every process holds."""
+    groups, config = plan.recipe.groups, plan.policy_config
+    pixels = (side * transformer["patch_size"]) ** 2
+    kept = 1 if plan.method.name in ("nft", "awm") else 1 + 2 * plan.recipe.sampler.steps
+    one = 4.0 * kept * transformer["in_channels"] * pixels
+    if config.text_device != "cpu":
+        one += text * transformer["joint_attention_dim"] * _NUMBER[plan.recipe.precision]
+    return groups.prompts_per_epoch * groups.group_size * one
 
 
 def _activations(plan: Plan, shape: Shape, image: int, text: int) -> float:
