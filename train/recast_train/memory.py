@@ -133,7 +133,7 @@ def _samples(plan: Plan, transformer: Mapping[str, Any], side: int, text: int) -
     one = 4.0 * kept * transformer["in_channels"] * pixels
     if config.text_device != "cpu":
         one += text * transformer["joint_attention_dim"] * _NUMBER[plan.recipe.precision]
-    return groups.prompts_per_epoch * groups.group_size * one
+    return float(groups.prompts_per_epoch * groups.group_size * one)
 
 
 def _activations(plan: Plan, shape: Shape, image: int, text: int) -> float:

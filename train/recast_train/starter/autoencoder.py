@@ -107,4 +107,5 @@ def _chunks(pixels: np.ndarray, size: int = 100) -> list[np.ndarray]:
 def encode(vae: AutoencoderKL, pixels: np.ndarray) -> torch.Tensor:
     """Normalised latents (N, 4, 16, 16), float32: the space in which SD3 denoises."""
     parts = [vae.encode(to_model_range(p)).latent_dist.mean for p in _chunks(pixels)]
-    return (torch.cat(parts) - vae.config.shift_factor) * vae.config.scaling_factor
+    normal: torch.Tensor = (torch.cat(parts) - vae.config.shift_factor) * vae.config.scaling_factor
+    return normal

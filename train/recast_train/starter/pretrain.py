@@ -47,7 +47,7 @@ def load_cards(path: Path) -> Cards:
 def tokenize(pipeline: StableDiffusion3Pipeline, captions: list[str]) -> Tensor:
     """Token ids (N, TOKENS), as the pipeline itself makes them."""
     tokenizer = pipeline.tokenizer
-    ids = tokenizer(
+    ids: Tensor = tokenizer(
         captions,
         padding="max_length",
         max_length=tokenizer.model_max_length,
@@ -82,7 +82,8 @@ def flow_loss(
         pooled_projections=pooled,
         return_dict=False,
     )[0]
-    return (velocity.float() - (noise - x_0)).square().mean()
+    error: Tensor = (velocity.float() - (noise - x_0)).square().mean()
+    return error
 
 
 def _modules(pipeline: StableDiffusion3Pipeline) -> list[Module]:
@@ -145,7 +146,7 @@ def pretrain(
             group["lr"] = LEARNING_RATE * _rate(step, steps)
         loss = flow_loss(pipeline, x_0, ids, extra, rng)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         optimizer.step()
         decay = min(EMA_DECAY, (1 + step) / (10 + step))
