@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from recast_eval.reporting.battles import BattleTable, battle_table
 from recast_eval.reporting.inputs import Evaluation, Inputs, Run
-from recast_eval.reporting.scores import Pair, ScoreTable, all_pairs, score_table
+from recast_eval.reporting.scores import Pair, ScoreTable, aggregate, all_pairs, score_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class EvaluationFacts:
     prompts: dict[str, Prompt]
     categories: tuple[str, ...]
     scores: ScoreTable
+    aggregate: ScoreTable
+    """All training rewards of an image together, weighted by the runs' budgets."""
     battles: BattleTable
 
     @property
@@ -79,8 +81,15 @@ def evaluation_facts(evaluation: Evaluation, runs: Sequence[Run] = ()) -> Evalua
         prompts,
         categories,
         score_table(evaluation.scores, models, pairs),
+        score_table(aggregate(evaluation.scores, _budgets(runs)), models, pairs),
         battle_table(evaluation.verdicts, pairs, focus, categories),
     )
+
+
+def _budgets(runs: Sequence[Run]) -> dict[str, float]:
+    """What the runs wanted, if they all wanted the same; else nothing: rewards weigh alike."""
+    found = [run.budgets for run in runs if run.budgets]
+    return found[0] if found and all(b == found[0] for b in found) else {}
 
 
 def find_reference(models: Sequence[str]) -> str:

@@ -1,17 +1,18 @@
 """What the scorers say: a table of scores, means with intervals, differences between models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from recast_eval.records import Failed, ScoreRecord
+from recast_eval.records import Failed, Scored, ScoreRecord
 from recast_eval.scorers.each import NOT_APPLICABLE
 from recast_eval.stats import Interval, holm, mcnemar, paired_difference
 
 Pair = tuple[str, str]
 """(first, second): numbers say how the first stands against the second."""
+ALL_REWARDS = "all training rewards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,39 @@ def score_frame(records: Sequence[ScoreRecord]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=columns)
     kinds = dict.fromkeys(("model", "prompt_id", "scorer", "role", "reason"), str)
     return frame.astype(kinds | {"sample": "int64", "value": "float64", "truncated": "bool"})
+
+
+def aggregate(records: Sequence[ScoreRecord], budgets: Mapping[str, float]) -> list[ScoreRecord]:
+    """All training rewards of an image as one: their mean, weighted by the budgets.
+
+    A reward that does not read the prompt is left out of it; one that failed fails the sum.
+
+    Args:
+        records: Any; held-out ones are ignored.
+        budgets: Reward -> budget; one that is not named weighs 1, so that {} weighs all alike.
+    """
+    groups: dict[tuple[str, str, int], list[ScoreRecord]] = {}
+    for record in records:
+        if record.role == "train":
+            groups.setdefault((record.model, record.prompt_id, record.sample), []).append(record)
+    return [_joined(group, budgets) for group in groups.values()]
+
+
+def _joined(group: Sequence[ScoreRecord], budgets: Mapping[str, float]) -> ScoreRecord:
+    weights, values = [], []
+    outcome: Scored | Failed = Failed(reason=NOT_APPLICABLE)
+    failed = None
+    for record in group:
+        if isinstance(record.outcome, Scored):
+            weights.append(budgets.get(record.scorer, 1.0))
+            values.append(record.outcome.value)
+        elif record.outcome.reason != NOT_APPLICABLE:
+            failed = Failed(reason=f"{record.scorer}: {record.outcome.reason}")
+    if failed is not None:
+        outcome = failed
+    elif sum(weights) > 0:
+        outcome = Scored(value=float(np.average(values, weights=weights)))
+    return group[0].model_copy(update={"scorer": ALL_REWARDS, "outcome": outcome})
 
 
 def score_table(

@@ -18,7 +18,7 @@ from recast_eval.reporting.compare import Change, manifest_changes
 from recast_eval.reporting.distrust import recipe_differences
 from recast_eval.reporting.facts import find_focus, find_reference
 from recast_eval.reporting.render import clean, csv_link, data_block
-from recast_eval.reporting.scores import all_pairs, score_table
+from recast_eval.reporting.scores import aggregate, all_pairs, score_table
 from recast_eval.reporting.sections.diagnostics import families
 from recast_eval.reporting.sections.provenance import flatten
 from recast_eval.reporting.summary import Answer, Summary
@@ -217,3 +217,14 @@ def test_manifests_that_differ_say_in_what() -> None:
         Change("versions.torch", "1", "2", False),
     )
     assert manifest_changes(manifest(0, "1"), manifest(0, "1")) == ()
+
+
+def test_training_rewards_are_joined_by_budget_and_one_failure_fails_the_sum() -> None:
+    first, second = (score("a", 0, v, s, "train") for v, s in ((1.0, "x"), (0.0, "y")))
+    held = score("a", 0, 9.0, "judge")
+    (joined,) = aggregate([first, second, held], {"x": 3.0, "y": 1.0})
+    assert joined.outcome == Scored(value=0.75)
+    skipped = second.model_copy(update={"outcome": Failed(reason="not_applicable")})
+    assert aggregate([first, skipped], {"x": 3.0, "y": 1.0})[0].outcome == Scored(value=1.0)
+    (failed,) = aggregate([first, score("a", 0, None, "y", "train")], {})
+    assert failed.outcome == Failed(reason="y: x")

@@ -29,7 +29,7 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
     """The held-out table, matched differences and reward hacking."""
     if not facts.scores.scorers:
         return None
-    blocks: list[Block] = [_table(facts, maker)]
+    blocks: list[Block] = [*_together(facts, maker), _table(facts, maker)]
     compared = [pair for pair in facts.pairs if facts.scores.of_pair(pair)]
     blocks += [_differences(facts, pair, maker) for pair in compared]
     if facts.scores.differences:
@@ -42,6 +42,35 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         "on; held-out judges are what they were not, and the ones to believe.",
         tuple(blocks),
     )
+
+
+def _together(facts: EvaluationFacts, maker: Maker) -> list[Block]:
+    """What was optimised, as one number: the budget-weighted mean of the training rewards."""
+    table = facts.aggregate
+    if not table.scorers:
+        return []
+    rows = []
+    for model in facts.models:
+        mean = table.means[table.scorers[0], model]
+        rows.append([words(model), _mean(mean, best=False), _coverage(mean), words("")])
+    for d in table.differences:
+        shown = number_text(d.estimate) + " (no interval)"
+        if d.interval is not None:
+            shown = with_interval(d.estimate, d.interval.low, d.interval.high)
+        says = {"better": "higher", "worse": "lower", "open": "cannot be told apart"}[d.verdict]
+        name = words(f"{d.pair[0]} minus {d.pair[1]}")
+        count = Cell(f"{d.n_prompts} prompts", d.n_prompts)
+        rows.append([name, Cell(shown, d.estimate), count, Cell(says, None, LOOKS[d.verdict])])
+    return [
+        maker.table(
+            "All training rewards together",
+            "The mean of an image's training rewards, weighted by the runs' budgets: what was "
+            "optimised. Differences are on the same prompts, 95 % intervals clustered by prompt.",
+            ["model or pair", "mean or difference", "n", "after Holm"],
+            rows,
+            source=facts.source,
+        )
+    ]
 
 
 def _table(facts: EvaluationFacts, maker: Maker) -> Block:
