@@ -36,7 +36,8 @@ VARIANTS = {
     "trajectory, balance 0": ["method.preset=mask-grpo"],
     "trajectory, balance 1": ["method.preset=mask-grpo", "method.stage_balance=1"],
 }
-JUDGES = ("composition", "tidy", "finish")
+JUDGES = ("composition", "tidy", "verifier", "alignment-heldout", "card-distance")
+"""Scorers of the final pictures; the last three share nothing with either reward."""
 
 
 def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> list[str]:
@@ -72,6 +73,8 @@ def evaluate(plan: Any, folder: Path | None, images: int) -> dict[str, float]:
     for name in JUDGES:
         outcomes = SCORERS.load(name).build()(pictures, prompts)
         values = [o.value for o in outcomes if isinstance(o, Scored)]
+        if not values:
+            raise SystemExit(f"{name} could score none of {len(outcomes)} pictures")
         found[name] = float(np.mean(values))
         found[f"{name}/scored"] = len(values)
     return found
@@ -102,14 +105,14 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     recipe = find_recipe("starter-rebrl")
     for reward in args.rewards:
         key = f"{reward}|base"
-        if key not in done:
+        if key not in done or any(j not in done[key] for j in JUDGES):
             plan = load_plan(recipe, run_sets(args, reward, "unigrpo", 1))
             done[key] = evaluate(plan, None, args.images)
     for seed in args.seeds:
         for reward in args.rewards:
             for variant in args.variants:
                 key = f"{reward}|{variant}|{seed}"
-                if key in done:
+                if key in done and all(j in done[key] for j in JUDGES):
                     continue
                 slug = f"{reward}-{variant.replace(' ', '-').replace(',', '')}-{seed}"
                 folder, sets = args.out / slug, run_sets(args, reward, variant, seed)
