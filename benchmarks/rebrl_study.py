@@ -116,7 +116,10 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
                     continue
                 slug = f"{reward}-{variant.replace(' ', '-').replace(',', '')}-{seed}"
                 folder, sets = args.out / slug, run_sets(args, reward, variant, seed)
-                run_recipe("starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu")
+                if not run_recipe(
+                    "starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"
+                ):
+                    raise SystemExit(f"stopped in {folder}; the same command goes on from there")
                 found = evaluate(load_plan(recipe, sets), folder, args.images)
                 done[key] = found | {"curve": curve(folder, reward)}
                 results.write_text(json.dumps(done, indent=1) + "\n", "utf-8")
