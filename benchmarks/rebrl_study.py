@@ -180,29 +180,31 @@ def _range(values: list[float]) -> str:
 
 
 def figure(done: dict[str, Any], args: argparse.Namespace, reward: str) -> None:
-    """Reward against epoch, a panel a variant beside UniGRPO; the band is the seeds' range."""
+    """Reward minus UniGRPO's, same seed and prompts, against epoch; the band is the seeds' range.
+
+    The reward itself follows which prompts an epoch has; the difference does not.
+    """
     import matplotlib as mpl
 
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "recast"
     from matplotlib import pyplot as plt
 
-    shown = [v for v in args.variants if any(f"{reward}|{v}|{s}" in done for s in args.seeds)]
-    others = [v for v in shown if v != "unigrpo"]
+    others = [v for v in args.variants if v != "unigrpo"]
     grid, axes = plt.subplots(2, 3, figsize=(9, 5), sharex=True, sharey=True, layout="constrained")
     for axis, variant in zip(axes.flat, others, strict=False):
-        for name, color in (("unigrpo", "#4f565e"), (variant, "#0072b2")):
-            runs = [done[k] for s in args.seeds if (k := f"{reward}|{name}|{s}") in done]
-            if not runs:
-                continue
-            lines = np.array([_smooth(np.array(r["curve"])) for r in runs])
-            epochs = np.arange(1, lines.shape[1] + 1)
-            axis.fill_between(epochs, lines.min(0), lines.max(0), color=color, alpha=0.2, lw=0)
-            axis.plot(epochs, lines.mean(0), color=color, label=name)
-        axis.set_title(variant, fontsize=9)
-        axis.legend(fontsize=7, frameon=False, loc="upper left")
+        keys = [(f"{reward}|{variant}|{s}", f"{reward}|unigrpo|{s}") for s in args.seeds]
+        runs = [(done[a]["curve"], done[b]["curve"]) for a, b in keys if a in done and b in done]
+        if not runs:
+            continue
+        lines = np.array([_smooth(np.subtract(ours, base)) for ours, base in runs])
+        epochs = np.arange(1, lines.shape[1] + 1)
+        axis.axhline(0, color="#4f565e", lw=0.8, ls=":")
+        axis.fill_between(epochs, lines.min(0), lines.max(0), color="#0072b2", alpha=0.2, lw=0)
+        axis.plot(epochs, lines.mean(0), color="#0072b2")
+        axis.set_title(f"{variant} ({len(runs)} seeds)", fontsize=9)
     grid.supxlabel("epoch")
-    grid.supylabel(f"{reward} of the training pictures (mean of 5 epochs; band: all seeds)")
+    grid.supylabel(f"{reward} minus UniGRPO's (mean of 5 epochs)")
     grid.savefig(args.out / f"{reward}.svg", metadata={"Date": None})
     plt.close(grid)
 
