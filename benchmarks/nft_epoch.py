@@ -39,6 +39,7 @@ CHANGES = [
     "sampler={steps: 10, rollout_batch: 12}",
     "method={kind: nft, beta: 0.5, timestep_fraction: 0.99, old_decay: {kind: copy}}",
     "micro_batch=24",
+    "steps_per_epoch=1",
     "checkpoint_every=100000",
     "samples_every=0",
 ]
