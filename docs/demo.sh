@@ -18,7 +18,7 @@ wait $first
 wait $second
 
 step recast-eval score base=starter "$out/static" "$out/recast" \
-  --prompts starter-mixed --images-per-prompt 2 --out "$out/eval"
+  --prompts starter-geneval,starter-ocr --images-per-prompt 2 --out "$out/eval"
 step recast-eval judge --pairwise base static recast --out "$out/eval"
 step recast-eval audit "$out/eval"
 step recast-eval report "$out/static" "$out/recast" "$out/eval" --out "$out/report.html"
