@@ -36,7 +36,8 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     results = args.out / "methods.json"
     done: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.is_file() else {}
     scorers = (*REWARDS, *args.judges)
-    sets = [f"model.base={args.base}", *args.set]
+    # One prompt set for all: gains are taken picture by picture.
+    sets = [f"model.base={args.base}", "prompts.set=starter-ocr", *args.set]
     if "base" not in done:
         done["base"] = {"scores": evaluate(RECIPES[0], sets, None, scorers, args.images)}
     for recipe in args.recipes:
