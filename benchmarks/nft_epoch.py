@@ -6,9 +6,9 @@ The plain loop encodes its prompts anew for every batch, rolls out with the adap
 base weights, scores when all images are there, and runs three separate forwards (old, trained,
 reference) for every batch and noise level, as the released script does. Ours remembers
 embeddings, merges the adapter for rollouts, scores while it draws, and reuses the trained
-velocity where it is the old one; with `--kl 0` it never asks the reference
-(the default, 1e-4, is the published weight, and like for like). Both train a copy of one policy on the same
-prompts, noise and timestep orders with the same micro-batches; epochs alternate. One JSON line;
+velocity where it is the old one; with `--kl 0` it never asks the reference (the default, 1e-4,
+is the published weight, and like for like). Both train a copy of one policy on the same prompts,
+noise and timestep orders with the same micro-batches; epochs alternate. One JSON line;
 exit status 1 if ours is less than 1.3 times faster (wall clock: the overlap needs a second core,
 CPU seconds are there for busy machines) or the loss curves part by more than 0.1 %.
 """
