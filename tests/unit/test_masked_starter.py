@@ -6,7 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner, Result
 
+import recast_train.commands
+from recast_eval.console import build_app
+from recast_eval.errors import ConfigError
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers import SCORERS
 from recast_eval.scorers.world import Item, Scene, Word, draw_card
@@ -101,3 +105,36 @@ def test_tidy_says_which_pictures_it_cannot_take() -> None:
 def test_a_word_is_no_subject_of_the_masked_starter() -> None:
     picture = np.asarray(draw_card(Scene("ocr", word=Word("OX")), np.random.default_rng(0)))
     assert to_tokens(picture).shape == (GRID, GRID)
+
+
+def test_the_command_resumes_a_masked_build_and_writes_it(tmp_path: Path) -> None:
+    def first_half(work: Path) -> None:
+        for _ in pretrain_masked(work, tmp_path / "half", steps=4, save_every=2, cards=60):
+            return  # as a kill between two saves does
+
+    def command(*extra: str) -> Result:
+        words = ["starter", "build", "--masked", "--steps", "4", *extra]
+        return CliRunner().invoke(build_app(recast_train.commands, ""), words)
+
+    work, whole = tmp_path / "work", tmp_path / "whole"
+    first_half(work)
+    for _ in pretrain_masked(whole, tmp_path / "straight", steps=4, save_every=4, cards=60):
+        pass
+    out = tmp_path / "out"
+    done = command("--work", str(work), "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert str(out) in done.output
+    weights = "transformer/diffusion_pytorch_model.safetensors"
+    assert (out / weights).read_bytes() == (tmp_path / "straight" / weights).read_bytes()
+    # Finished work makes another folder without a step.
+    again = command("--work", str(work), "--out", str(tmp_path / "again"))
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "again" / weights).read_bytes() == (out / weights).read_bytes()
+
+
+def test_the_masked_starter_has_no_autoencoder_to_train(tmp_path: Path) -> None:
+    words = ["starter", "build", "--masked", "--vae-steps", "5", "--work", str(tmp_path / "w")]
+    done = CliRunner().invoke(build_app(recast_train.commands, ""), words)
+    assert isinstance(done.exception, ConfigError)
+    assert "--vae-steps" in str(done.exception)
+    assert not (tmp_path / "w").exists()

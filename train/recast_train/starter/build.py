@@ -32,7 +32,7 @@ def build_starter(work: Path, out: Path, *, vae_steps: int, steps: int, seed: in
     pipeline = build_pipeline(_autoencoder(work, vae_steps, seed), seed)
     cards = _cards(work, pipeline, seed)
     for done in pretrain(pipeline, cards, work, steps=steps, seed=seed + 2):
-        if done == steps:
+        if done >= steps:
             save_pipeline(pipeline, out)
             log.info("starter saved to %s", out)
 

@@ -34,7 +34,7 @@ SIZE_CONDITION: Final = (64.0, 64.0, 0.0, 0.0, 6.0)
 
 
 def build_masked(
-    work: Path, out: Path, *, steps: int = 900, seed: int = 0, save_every: int = 100
+    work: Path, out: Path, *, steps: int = 9000, seed: int = 0, save_every: int = 100
 ) -> None:
     """Make the masked starter's folder in ``out``.
 
@@ -60,6 +60,9 @@ def pretrain_masked(
     if path.exists():
         trainer.load_state(load_state(path))
         log.info("masked pre-training goes on from step %d", trainer.step)
+    if trainer.step >= steps:  # finished before; ``out`` may be another folder, or half written
+        with trainer.averaged():
+            _save(parts, out)
     for done in trainer.run(save_every):
         save_state(path, trainer.state())
         with trainer.averaged():

@@ -138,6 +138,9 @@ def pretrain(
     if path.exists():
         start = _resume(load_state(path), params, ema, optimizer, rng)
         log.info("pre-training goes on from step %d", start)
+    if start >= steps:  # finished before; whether it was written is the caller's to know
+        _load(params, ema)
+        yield start
     empty = tokenize(pipeline, [""])
     smooth = 1.0
     for step in range(start, steps):
