@@ -2,6 +2,11 @@
 
 Wang et al. 2025, arXiv:2510.22319. Both parts are switches of every member of the family
 (``ratio``, ``step_weight``); one public reimplementation has the first without the second.
+
+The clip is the authors' own: ``config/grpo_guard.py`` of their code (flow_grpo) has 2e-6 on both
+sides for text rendering and GenEval, 4e-6 for PickScore, at 512 pixels of SD3.5-M; verl-omni takes
+2e-6 too. The ratio is a mean over the latent's elements, whose spread falls with the square root
+of their number, so that a small model needs a wider one (``starter-grpo-guard``).
 """
 
 from dataclasses import dataclass
@@ -18,6 +23,7 @@ class GrpoGuardConfig(PolicyGradientConfig):
     ratio: Literal["plain", "guard"] = "guard"
     step_weight: Literal["none", "inverse_dt", "noise"] = "inverse_dt"
     clip: float = 2e-6
+    """Half-width of the trust region for the normalised ratio, see the module."""
 
 
 METHOD = MethodSpec(
