@@ -8,16 +8,25 @@ runs are not done again. Writes conflict.json, a table, and a figure of rewards 
 """
 
 import argparse
-import json
-import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from starter_runs import evaluate, mean, metrics_of, paired, train
+from starter_runs import (
+    REWARDS,
+    Results,
+    base_cells,
+    evaluate,
+    gain_cell,
+    metrics_of,
+    pooled,
+    start,
+    study_parser,
+    train,
+    write_between,
+)
 
-REWARDS = ("composition", "ocr", "finish")
 KINDS = {
     "weighted sum": "aggregator={kind: weighted-sum}",
     "MARBLE": "aggregator={kind: marble, refresh_every: 5}",
@@ -27,25 +36,26 @@ COSINES = ("worst_cosine", "worst_cosine_before", "worst_cosine_of_mean")
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
-    """Scores and cosines by kind and seed; `base` is the untrained starter."""
-    results = args.out / "conflict.json"
-    done: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.is_file() else {}
+    """Scores and cosines by `kind|seed`; `base` is the untrained starter."""
+    results = Results(args.out / "conflict.json")
     common = [f"model.base={args.base}", f"epochs={args.epochs}", *args.set]
     scorers = (*REWARDS, *args.judges)
-    if "base" not in done:
-        found = evaluate("starter-marble", common, None, scorers, args.images)
-        done["base"] = {"scores": found}
+
+    def base() -> dict[str, Any]:
+        return {"scores": evaluate("starter-marble", common, None, scorers, args.images)}
+
+    def trained(kind: str, seed: int) -> dict[str, Any]:
+        out = args.out / f"{kind.replace(' ', '-').lower()}-{seed}"
+        sets = [*common, f"seed={seed}", KINDS[kind]]
+        train("starter-marble", out, sets)
+        scores = evaluate("starter-marble", sets, out, scorers, args.images)
+        return {"scores": scores, "records": _records(out)}
+
+    results.get("base", base)
     for seed in args.seeds:
-        for kind, switch in KINDS.items():
-            key, out = f"{kind}|{seed}", args.out / f"{kind.replace(' ', '-').lower()}-{seed}"
-            if key not in done:
-                sets = [*common, f"seed={seed}", switch]
-                train("starter-marble", out, sets)
-                scores = evaluate("starter-marble", sets, out, scorers, args.images)
-                done[key] = {"scores": scores, "records": _records(out)}
-                logging.info("%s: %s", key, {k: round(mean(v), 3) for k, v in scores.items()})
-            results.write_text(json.dumps(done) + "\n", "utf-8")
-    return done
+        for kind in KINDS:
+            results.get(f"{kind}|{seed}", partial(trained, kind, seed))
+    return results.found
 
 
 def _records(out: Path) -> dict[str, Any]:
@@ -64,15 +74,12 @@ def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     lines = [
         f"| training | seed | {' | '.join(scorers)} | worst cosine after the first 2 refreshes |",
         "|---|---|" + "---|" * (len(scorers) + 1),
-        "| base | | " + " | ".join(f"{mean(base[n]):.3f}" for n in scorers) + " | |",
+        f"| base | | {base_cells(base, scorers)} | |",
     ]
     for kind in KINDS:
         for seed in args.seeds:
             found = done[f"{kind}|{seed}"]
-            cells = []
-            for name in scorers:
-                gain, error, _, _ = paired(found["scores"][name], base[name])
-                cells.append(f"{gain:+.3f} ± {error:.3f}")
+            cells = [gain_cell(pooled([found["scores"][n]], base[n]), 1) for n in scorers]
             late = found["records"]["cosines"]["worst_cosine"][2:]
             before = found["records"]["cosines"]["worst_cosine_before"][2:]
             said = f"{min(late):+.3f} (coefficients in use: {min(before):+.3f})" if late else ""
@@ -122,35 +129,18 @@ def figure(done: dict[str, Any], args: argparse.Namespace) -> None:
     plt.close(grid)
 
 
-def write(text: str, path: Path) -> None:
-    """Put the table between the markers of a page."""
-    page = path.read_text("utf-8")
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    path.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", "utf-8")
-
-
 def main() -> None:
     """Train what is missing, compare, draw, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/conflict"))
-    parser.add_argument("--base", default="starter")
+    parser = study_parser(__doc__, out=Path("runs/conflict"), judges=("ocr-tesseract",))
     parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--images", type=int, default=96)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--judges", nargs="*", default=["ocr-tesseract"])
-    parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
     parser.add_argument("--figure", type=Path)
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
+    start(args)
     done = study(args)
     text = table(done, args)
     figure(done, args)
     if args.write is not None:
-        write(text, args.write)
+        write_between(text, args.write, BEGIN, END)
     print(text)
 
 

@@ -1,20 +1,30 @@
 """Every method on the starter, one table: rewards, held-out judges, time, memory.
 
-    python benchmarks/methods_table.py --out runs/methods [--write docs/methods.md]
+    python benchmarks/methods_table.py --out runs/methods [--seeds 1 2 3] [--write docs/methods.md]
 
-Trains each shipped recipe in a process of its own (done runs are not done again), draws the same
-test prompts from the same noise before and after with the recipe's ODE, and compares picture by
-picture. `--write` puts the table between the markers in that file.
+Trains each shipped recipe once a seed, in a process of its own (done runs are not done again),
+draws the same test prompts from the same noise before and after with the recipe's ODE, and
+compares picture by picture. `--write` puts the table between the markers in that file.
 """
 
 import argparse
-import json
-import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from starter_runs import evaluate, mean, paired, train
+import numpy as np
+from starter_runs import (
+    REWARDS,
+    Results,
+    base_cells,
+    evaluate,
+    gain_cell,
+    pooled,
+    start,
+    study_parser,
+    train,
+    write_between,
+)
 
 RECIPES = (
     "starter-static",
@@ -26,78 +36,66 @@ RECIPES = (
     "starter-tempflow",
     "starter-awm",
 )
-REWARDS = ("composition", "ocr", "finish")
 JUDGES = ("ocr-tesseract", "verifier")
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
-    """All runs, by recipe; `base` is the untrained starter."""
-    results = args.out / "methods.json"
-    done: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.is_file() else {}
+    """All runs, by `recipe|seed`; `base` is the untrained starter."""
+    results = Results(args.out / "methods.json")
     scorers = (*REWARDS, *args.judges)
     # One prompt set for all: gains are taken picture by picture.
-    sets = [f"model.base={args.base}", "prompts.set=starter-ocr", *args.set]
-    if "base" not in done:
-        done["base"] = {"scores": evaluate(RECIPES[0], sets, None, scorers, args.images)}
-    for recipe in args.recipes:
-        if recipe not in done:
-            cost = train(recipe, args.out / recipe, sets)
-            scores = evaluate(recipe, sets, args.out / recipe, scorers, args.images)
-            done[recipe] = {"cost": cost, "scores": scores}
-            logging.info("%s: %s", recipe, {k: round(mean(v), 3) for k, v in scores.items()})
-        results.write_text(json.dumps(done) + "\n", "utf-8")
-    return done
+    common = [f"model.base={args.base}", "prompts.set=starter-ocr", *args.set]
+
+    def base() -> dict[str, Any]:
+        return {"scores": evaluate(RECIPES[0], common, None, scorers, args.images)}
+
+    def trained(recipe: str, seed: int) -> dict[str, Any]:
+        out, sets = args.out / f"{recipe}-{seed}", [*common, f"seed={seed}"]
+        cost = train(recipe, out, sets)
+        return {"cost": cost, "scores": evaluate(recipe, sets, out, scorers, args.images)}
+
+    results.get("base", base)
+    for seed in args.seeds:  # a whole table of one seed before the next
+        for recipe in args.recipes:
+            results.get(f"{recipe}|{seed}", partial(trained, recipe, seed))
+    return results.found
 
 
 def table(done: dict[str, Any], args: argparse.Namespace) -> str:
-    """A row a recipe; gains over the base with their standard error."""
+    """A row a recipe: gains over the base pooled over the seeds; medians of time and memory."""
     scorers = (*REWARDS, *args.judges)
     base = done["base"]["scores"]
+    said = f", [least, most] of the {len(args.seeds)} seeds' means" if len(args.seeds) > 1 else ""
     lines = [
+        f"Gain ± standard error over prompts{said}:",
+        "",
         f"| recipe | {' | '.join(scorers)} | s an epoch | peak MB |",
         "|---|" + "---|" * (len(scorers) + 2),
-        "| base | " + " | ".join(f"{mean(base[name]):.3f}" for name in scorers) + " | | |",
+        f"| base | {base_cells(base, scorers)} | | |",
     ]
     for recipe in args.recipes:
-        cells = []
-        for name in scorers:
-            gain, error, count, total = paired(done[recipe]["scores"][name], base[name])
-            note = "" if count == total else f" ({count}/{total})"
-            cells.append(f"{gain:+.3f} ± {error:.3f}{note}")
-        cost = done[recipe]["cost"]
-        lines.append(
-            f"| {recipe} | {' | '.join(cells)} | {cost['epoch_seconds']:.1f} | "
-            f"{cost['peak_mb']:.0f} |"
+        runs = [done[f"{recipe}|{seed}"] for seed in args.seeds]
+        cells = [
+            gain_cell(pooled([run["scores"][n] for run in runs], base[n]), len(runs))
+            for n in scorers
+        ]
+        seconds, peak = (
+            float(np.median([run["cost"][k] for run in runs])) for k in ("epoch_seconds", "peak_mb")
         )
+        lines.append(f"| {recipe} | {' | '.join(cells)} | {seconds:.1f} | {peak:.0f} |")
     return "\n".join(lines) + "\n"
-
-
-def write(text: str, path: Path) -> None:
-    """Put the table between the markers of a page."""
-    page = path.read_text("utf-8")
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    path.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", "utf-8")
 
 
 def main() -> None:
     """Train what is missing, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/methods"))
-    parser.add_argument("--base", default="starter")
-    parser.add_argument("--images", type=int, default=96)
+    parser = study_parser(__doc__, out=Path("runs/methods"), judges=JUDGES)
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
-    parser.add_argument("--judges", nargs="*", default=list(JUDGES))
-    parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every recipe")
-    parser.add_argument("--write", type=Path)
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
+    start(args)
     text = table(study(args), args)
     if args.write is not None:
-        write(text, args.write)
+        write_between(text, args.write, BEGIN, END)
     print(text)
 
 

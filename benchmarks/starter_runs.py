@@ -1,19 +1,21 @@
-"""What studies on the starter share: a run as a process of its own, and pictures to score."""
+"""What studies on the starter share: runs that are not done again, pictures to score, tables."""
 
+import argparse
 import json
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from recast_eval.records import Scored
+from recast_eval.records import Scored, write_atomic
 from recast_eval.scorers import SCORERS
 from recast_train.checkpoint import list_checkpoints, load_checkpoint
 from recast_train.config import load_plan
@@ -21,6 +23,46 @@ from recast_train.parts import build_policy
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
 from recast_train.recipe_types import PromptsConfig
+
+REWARDS = ("composition", "ocr", "finish")
+
+
+def study_parser(about: str, *, out: Path, judges: Sequence[str]) -> argparse.ArgumentParser:
+    """The flags that studies of training runs share."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--base", default="starter")
+    parser.add_argument("--images", type=int, default=96, help="test prompts, one picture each")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--judges", nargs="*", default=list(judges))
+    parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
+    parser.add_argument("--write", type=Path, help="page that gets the table")
+    return parser
+
+
+def start(args: argparse.Namespace) -> None:
+    """Make the folder, log to stderr, take one thread."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+
+
+class Results:
+    """The finished parts of a study, by key, in a JSON file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+    def get(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What is there, or what ``make`` gives, which is then kept."""
+        if key not in self.found:
+            self.found[key] = make()
+            write_atomic(self.path, json.dumps(self.found) + "\n")
+            means = {k: round(mean(v), 3) for k, v in self.found[key]["scores"].items()}
+            logging.info("%s: %s", key, means)
+        part: dict[str, Any] = self.found[key]
+        return part
 
 
 def train(recipe: str, out: Path, sets: Sequence[str]) -> dict[str, float]:
@@ -104,16 +146,71 @@ def evaluate(
     }
 
 
-def paired(
-    after: Sequence[float | None], before: Sequence[float | None]
-) -> tuple[float, float, int, int]:
-    """Mean gain over the same prompts, its standard error, how many of how many."""
-    pairs = [(a, b) for a, b in zip(after, before, strict=True) if a is not None and b is not None]
-    gains = np.array([a - b for a, b in pairs])
-    if not len(gains):
-        return 0.0, 0.0, 0, len(after)
-    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
-    return float(gains.mean()), error, len(gains), len(after)
+class Pooled(NamedTuple):
+    """Gains of several seeds, drawn from the same noise for the same prompts."""
+
+    gain: float
+    """Mean over pictures and seeds."""
+    error: float
+    """Standard error over the prompts, each one's gain averaged over the seeds."""
+    low: float
+    """The smallest mean gain of a seed."""
+    high: float
+    """The largest."""
+    scored: int
+    """Pictures that every seed and the base could be scored on."""
+    total: int
+
+
+def pooled(after: Sequence[Sequence[float | None]], before: Sequence[float | None]) -> Pooled:
+    """Pool the gains of seeds: the prompt is the unit, since all seeds share the prompts.
+
+    Args:
+        after: Scores by seed, each in the order of ``before``.
+        before: The base's scores.
+    """
+    gains = np.array([_values(seed) for seed in after]) - _values(before)
+    gains = gains[:, ~np.isnan(gains).any(axis=0)]
+    scored = gains.shape[1]
+    if not scored:
+        return Pooled(0.0, 0.0, 0.0, 0.0, 0, len(before))
+    by_prompt, by_seed = gains.mean(axis=0), gains.mean(axis=1)
+    error = float(by_prompt.std(ddof=1) / np.sqrt(scored)) if scored > 1 else 0.0
+    low, high = float(by_seed.min()), float(by_seed.max())
+    return Pooled(float(gains.mean()), error, low, high, scored, len(before))
+
+
+def _values(scores: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if v is None else v for v in scores])
+
+
+def gain_cell(found: Pooled, seeds: int) -> str:
+    """``+0.123 ± 0.045 [+0.100, +0.150]``; the range of seeds where there are several."""
+    if not found.scored:
+        return f"not scored (0/{found.total})"
+    text = f"{found.gain:+.3f} ± {found.error:.3f}"
+    if seeds > 1:
+        text += f" [{found.low:+.3f}, {found.high:+.3f}]"
+    return text if found.scored == found.total else f"{text} ({found.scored}/{found.total})"
+
+
+def base_cells(base: dict[str, list[float | None]], scorers: Sequence[str]) -> str:
+    """The base's means, cell by cell."""
+    return " | ".join(f"{mean(base[name]):.3f}" for name in scorers)
+
+
+def write_between(text: str, path: Path, begin: str, end: str) -> None:
+    """Put a table between the markers of a page.
+
+    Raises:
+        ValueError: The page does not have each marker once, in order.
+    """
+    page = path.read_text("utf-8")
+    head, _, rest = page.partition(begin)
+    _, _, tail = rest.partition(end)
+    if page.count(begin) != 1 or page.count(end) != 1 or end in head:
+        raise ValueError(f"{path}: must have {begin} and then {end}, each once")
+    path.write_text(f"{head}{begin}\n{text}{end}{tail}", "utf-8")
 
 
 def mean(values: Sequence[float | None]) -> float:
