@@ -82,11 +82,9 @@ def _show(result: "EvalResult") -> None:
         cells = []
         for model in models:
             tally = tallies[model, scorer]
-            if tally.values:
-                mean = sum(tally.values) / len(tally.values)
-                cells.append(f"{model} {mean:.3f} ({len(tally.values)}/{tally.total})")
-            else:
-                cells.append(f"{model} - (0/{tally.total})")
+            mean = f"{sum(tally.values) / len(tally.values):.3f}" if tally.values else "-"
+            apart = f", {tally.not_applicable} not applicable" if tally.not_applicable else ""
+            cells.append(f"{model} {mean} ({len(tally.values)}/{tally.total}{apart})")
         typer.echo(f"{scorer:{width}s}  {roles[scorer]:8s}  " + "   ".join(cells))
     images, scores = result.images, result.scores
     made = images.drawn + images.copied

@@ -68,6 +68,18 @@ def test_a_profile_holds_every_estimator(profile: tuple[Path, Profile]) -> None:
     assert found.scored["finish"] == [12, 12]
 
 
+def test_a_reward_that_does_not_apply_is_no_failure(recipe: Path, tmp_path: Path) -> None:
+    # "a red circle on a b card" is no caption, so that composition has nothing to compare with.
+    done = cli(
+        "profile", str(recipe), "--out", str(tmp_path / "p.json"), "--device", "cpu",
+        "--prompts", "2", "--images-per-prompt", "2", "--probes", "1",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "composition: not applicable to 4 of 4 images" in done.output
+    assert "could be scored" not in done.output
+    assert read_profile(tmp_path / "p.json").scored == {"composition": [0, 0], "finish": [4, 4]}
+
+
 def test_the_same_seed_gives_the_same_profile(
     recipe: Path, profile: tuple[Path, Profile], tmp_path: Path
 ) -> None:

@@ -228,3 +228,20 @@ def test_a_copied_picture_that_was_damaged_is_mended(tmp_path: Path) -> None:
     assert again.exit_code == 0
     assert "1 copied, 5 there before; scores: 0 new" in again.output
     assert victim.read_bytes() == whole
+
+
+def test_what_does_not_apply_is_told_apart_and_is_no_failure(tmp_path: Path) -> None:
+    folder = cards(tmp_path / "drawn")
+    lines = (folder / "metadata.jsonl").read_text("utf-8").splitlines()
+    row = json.loads(lines[0]) | {"prompt": "a photo of a dog"}
+    text = "\n".join([json.dumps(row), *lines[1:]]) + "\n"
+    (folder / "metadata.jsonl").write_text(text, "utf-8")
+    result = run(folder, "--judges", "composition,finish", "--out", tmp_path / "e")
+    assert result.exit_code == 0, result.output
+    composition, finish = (
+        next(line for line in result.output.splitlines() if line.startswith(name))
+        for name in ("composition", "finish")
+    )
+    assert "(5/5, 1 not applicable)" in composition
+    assert "(6/6)" in finish
+    assert "could not be scored" not in result.output

@@ -26,7 +26,7 @@ from recast_train.policies.base import Condition
 from recast_train.probes import probe_steps
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
-from recast_train.rewards import build_scorers, score
+from recast_train.rewards import Scores, build_scorers, score_each
 from recast_train.rngs import derive_seed
 
 log = logging.getLogger(__name__)
@@ -132,24 +132,24 @@ def measure_profile(
     with progress() as bar:
         task = bar.add_task("probing", total=1 + len(steps) * (3 if sharp else 2))
 
-        def rewards(latents: Tensor) -> np.ndarray:
-            found = score(scorers, policy.decode(latents), given.texts)
+        def scores(latents: Tensor) -> Scores:
+            found = score_each(scorers, policy.decode(latents), given.texts)
             bar.advance(task)
             return found
 
-        own = rewards(given.x_0)
+        own = scores(given.x_0)
         for step in steps:
             x_t = policy.noised(given.x_0, step, noise)
             level = policy.sigmas[step].expand(len(x_t))
             estimate = policy.estimate(x_t, level, given.condition)
-            parts["x0"].append(rewards(estimate))
+            parts["x0"].append(scores(estimate).values)
             parts["features"].append(policy.features(estimate))
             if sharp:
-                parts["sharp"].append(rewards(few_steps(policy, x_t, step, given.condition)))
+                parts["sharp"].append(scores(few_steps(policy, x_t, step, given.condition)).values)
             completed = policy.complete(x_t, step, given.condition, generator)
-            parts["again"].append(rewards(completed))
+            parts["again"].append(scores(completed).values)
     samples = Samples(
-        rewards=own,
+        rewards=own.values,
         prompts=given.groups,
         sigmas=sigmas[steps],
         x0_rewards=np.stack(parts["x0"]),
@@ -166,7 +166,9 @@ def measure_profile(
         sigmas=sigmas,
     )
     seed = derive_seed(plan.recipe.seed, "profile-bootstrap")
-    return build_profile(origin, samples, generator=np.random.default_rng(seed))
+    found = build_profile(origin, samples, generator=np.random.default_rng(seed))
+    counts = dict(zip(origin.rewards, own.counts, strict=True))
+    return found.model_copy(update={"scored": counts})
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import numpy as np
 
 from recast_eval.records import Scored
 from recast_eval.scorers import Scorer, ScorerSpec
+from recast_eval.scorers.each import NOT_APPLICABLE
 from recast_train.recipe_types import RewardConfig
 
 
@@ -48,18 +49,40 @@ def build_scorers(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """K rewards of N images, and why there is none where there is none."""
+
+    values: np.ndarray
+    """(K, N) float64, NaN where there is none."""
+    applicable: np.ndarray
+    """(K, N) bool; False where the prompt asks for nothing that the reward reads: no failure."""
+
+    @property
+    def counts(self) -> list[list[int]]:
+        """(K, 2) [n_scored, n_total]: the total leaves out what a reward does not apply to."""
+        scored = (~np.isnan(self.values)).sum(axis=1)
+        total = self.applicable.sum(axis=1)
+        return [[int(s), int(t)] for s, t in zip(scored, total, strict=True)]
+
+
 def score(
     scorers: Mapping[str, Scorer], images: Sequence[np.ndarray], prompts: Sequence[str]
 ) -> np.ndarray:
-    """Every reward of every image.
+    """Every reward of every image, (K, N) float64; NaN where there is none. See ``score_each``."""
+    return score_each(scorers, images, prompts).values
 
-    Returns:
-        (K, N) float64, NaN where a scorer said that it failed.
+
+def score_each(
+    scorers: Mapping[str, Scorer], images: Sequence[np.ndarray], prompts: Sequence[str]
+) -> Scores:
+    """Every reward of every image, with failures told from rewards that do not apply.
 
     Raises:
         ValueError: A scorer gave another number of outcomes than there are images.
     """
-    table = np.full((len(scorers), len(images)), np.nan)
+    values = np.full((len(scorers), len(images)), np.nan)
+    applicable = np.ones(values.shape, dtype=bool)
     each = list(images)  # a scorer may ask whether there are any, which an array does not answer
     for row, (name, scorer) in enumerate(scorers.items()):
         outcomes = scorer(each, prompts)
@@ -67,5 +90,7 @@ def score(
             raise ValueError(f"{name}: {len(outcomes)} outcomes for {len(images)} images")
         for column, outcome in enumerate(outcomes):
             if isinstance(outcome, Scored):
-                table[row, column] = outcome.value
-    return table
+                values[row, column] = outcome.value
+            else:
+                applicable[row, column] = outcome.reason != NOT_APPLICABLE
+    return Scores(values, applicable)

@@ -38,6 +38,9 @@ def profile(
         device=device,
     )
     typer.echo(profile_text(found))
+    for name, (_, total) in found.scored.items():
+        if total < found.images:
+            typer.echo(f"{name}: not applicable to {found.images - total} of {found.images} images")
     typer.echo(f"written to {path}")
     if any(scored < total for scored, total in found.scored.values()):
         raise typer.Exit(1)
