@@ -1,10 +1,16 @@
-"""Names of an open_clip checkpoint's tensors, turned into those of transformers' CLIPModel."""
+"""An open_clip checkpoint for transformers: names of tensors, and pictures made square."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
+DEVIATION: Final = (0.26862954, 0.26130258, 0.27577711)
+"""Of OpenAI's training pictures, red, green, blue."""
 
 _BLOCK: Final = {
     "ln_1": "layer_norm1",
@@ -67,3 +73,35 @@ def convert_open_clip(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             found[_rename(name)] = value
     return found
+
+
+class PaddedSquare:
+    """Pictures whole, the longer side resized and black bars beside the shorter one, none cut.
+
+    Called as transformers calls its image processors.
+
+    Args:
+        side: Of the square, in pixels.
+    """
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+
+    def __call__(self, images: Sequence[Any], return_tensors: str = "pt") -> dict[str, Tensor]:
+        """Normalised floats (N, 3, side, side) under ``pixel_values``."""
+        del return_tensors  # tensors, always
+        mean, deviation = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, DEVIATION))
+        squares = torch.stack([self._square(np.asarray(image)) for image in images])
+        return {"pixel_values": (squares - mean) / deviation}
+
+    def _square(self, pixels: np.ndarray) -> Tensor:
+        picture = torch.from_numpy(np.array(pixels)).permute(2, 0, 1)[None].float() / 255
+        scale = self.side / max(picture.shape[2:])
+        height, width = (max(1, round(n * scale)) for n in picture.shape[2:])
+        if (height, width) != tuple(picture.shape[2:]):
+            picture = functional.interpolate(
+                picture, (height, width), mode="bicubic", antialias=True
+            )
+        down, right = self.side - height, self.side - width
+        bars = (right // 2, right - right // 2, down // 2, down - down // 2)
+        return functional.pad(picture[0], bars)

@@ -12,6 +12,7 @@ from recast_eval.errors import MissingError
 from recast_eval.scorers.base import ScorerCard
 
 FOLDER_VARIABLE = "RECAST_WEIGHTS"
+_WRAPPED = "module."
 
 
 def weights_folder() -> Path | None:
@@ -56,6 +57,13 @@ def load_pretrained(cls: Any, card: ScorerCard, weights: str | None, **options: 
         ) from error
 
 
+def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Names without the ``module.`` that training in several processes puts before every one."""
+    if tensors and all(name.startswith(_WRAPPED) for name in tensors):
+        return {name.removeprefix(_WRAPPED): value for name, value in tensors.items()}
+    return dict(tensors)
+
+
 def read_tensors(card: ScorerCard, weights: str | None, file_name: str) -> dict[str, Tensor]:
     """All tensors of one safetensors file of the scorer's folder.
 
@@ -71,7 +79,7 @@ def read_tensors(card: ScorerCard, weights: str | None, file_name: str) -> dict[
             f".pt file, which is not read here: docs/scorers.md shows how to make {file_name} of it"
         )
     with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        return unwrapped({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
 
 def sized_config(cls: Any, card: ScorerCard, weights: str | None, published: Any) -> Any:

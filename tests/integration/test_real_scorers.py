@@ -28,13 +28,32 @@ def test_open_clip_names_are_turned_into_the_same_model(tmp_path: Path) -> None:
 def test_hpsv2_through_its_published_names_equals_the_clip_it_is(tmp_path: Path) -> None:
     tiny_scorers.hpsv2(tmp_path / "hps")
     tiny_scorers.clip(tmp_path / "clip")
-    given = cases(PROMPTS)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(4)]
+    given = (images, [PROMPTS[i % 2] for i in range(4)])
     converted = SCORERS.load("hpsv2").build(weights=str(tmp_path / "hps"))
     plain = SCORERS.load("clip-score").build(weights=str(tmp_path / "clip"))
     for a, b in zip(converted(*given), plain(*given), strict=True):
         assert isinstance(a, Scored)
         assert isinstance(b, Scored)
         assert a.value == pytest.approx(b.value, abs=1e-6)
+
+
+@pytest.mark.parametrize(("height", "width"), [(20, 40), (40, 20), (3, 900), (8, 8)])
+def test_hpsv2_sees_a_picture_whole_between_black_bars(height: int, width: int) -> None:
+    from PIL import Image
+
+    from recast_eval.scorers.open_clip import DEVIATION, MEAN, PaddedSquare
+
+    picture = np.full((height, width, 3), 255, np.uint8)
+    seen = PaddedSquare(16)([Image.fromarray(picture)])["pixel_values"][0]
+    shown = seen * torch.tensor(DEVIATION).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)
+    inside = [max(1, round(n * 16 / max(height, width))) for n in (height, width)]
+    top, left = ((16 - n) // 2 for n in inside)
+    assert shown.shape == (3, 16, 16)
+    expected = torch.zeros(3, 16, 16)
+    expected[:, top : top + inside[0], left : left + inside[1]] = 1
+    torch.testing.assert_close(shown, expected, rtol=0, atol=1e-5)
 
 
 def test_clip_equals_the_library_s_own_cosine(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from recast_eval.scorers.blip import convert_text, convert_vision
 from recast_eval.scorers.heads import mlp_head
 from recast_eval.scorers.models import hpsv2, image_reward
 from recast_eval.scorers.open_clip import convert_open_clip
-from recast_eval.scorers.weights import load_into
+from recast_eval.scorers.weights import load_into, unwrapped
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoint_tensors.json"
 
@@ -36,6 +36,16 @@ def listed(name: str) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def sources(name: str) -> list[dict[str, Any]]:
+    """What public code and threads say of one checkpoint."""
+    found: list[dict[str, Any]] = json.loads(GOLDEN.read_text())[name]["sources"]
+    return found
+
+
+CHECKPOINTS = ("hpsv2", "image-reward", "aesthetic")
+CITED = [(name, key) for name in CHECKPOINTS for s in sources(name) for key in s.get("names", ())]
+
+
 def tensors(name: str) -> dict[str, torch.Tensor]:
     """The same without memory for any number."""
     return {k: torch.empty(s, device="meta") for k, s in listed(name).items()}
@@ -49,6 +59,45 @@ def blip_config() -> BlipConfig:
     return BlipConfig(
         text_config=image_reward.text_config(), vision_config=image_reward.vision_config()
     )
+
+
+@pytest.mark.parametrize(("name", "key"), sorted(set(CITED)), ids=lambda v: str(v))
+def test_a_name_that_a_public_source_reads_is_listed_and_understood(name: str, key: str) -> None:
+    assert key in listed(name)
+    file = {key: torch.empty(listed(name)[key], device="meta")}
+    if name == "hpsv2":
+        assert convert_open_clip(file)
+    elif "blip.visual_encoder." in key:
+        assert convert_vision(file, "blip.visual_encoder.")
+    elif "blip.text_encoder." in key:  # position_ids are counted out, not read
+        assert bool(convert_text(file, "blip.text_encoder.")) != key.endswith("position_ids")
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_every_name_has_a_public_source(name: str) -> None:
+    known = {key for n, key in CITED if n == name}
+    classes = tuple(c for s in sources(name) for c in s.get("classes", ()))
+    assert all(s["where"].startswith("https://") and s["says"] for s in sources(name))
+    alone = [k for k in listed(name) if k not in known and not k.startswith(classes)]
+    assert not alone, f"no source for {alone}"
+
+
+@pytest.mark.parametrize("name", ["hpsv2", "image-reward"])
+def test_the_published_file_has_room_for_these_tensors_and_no_other(name: str) -> None:
+    size = json.loads(GOLDEN.read_text())[name]["bytes"]
+    numbers = {k: prod(shape) for k, shape in listed(name).items()}
+    payload = sum(n * (8 if "position_ids" in k else size["number"]) for k, n in numbers.items())
+    around = (size["file"] - payload) / len(numbers)
+    assert 100 < around < 1000, f"{around:.0f} bytes a tensor for its name and place in the file"
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_wrapped_state_dict_is_unwrapped(name: str) -> None:
+    file = tensors(name)
+    wrapped = {f"module.{k}": v for k, v in file.items()}
+    assert unwrapped(wrapped).keys() == file.keys()
+    assert unwrapped({**wrapped, "epoch": torch.empty(())}).keys() == {*wrapped, "epoch"}
+    assert unwrapped(file).keys() == file.keys()
 
 
 def test_hpsv2_is_exactly_clip_h() -> None:

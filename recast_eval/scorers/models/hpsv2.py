@@ -6,7 +6,7 @@ from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
 
 CARD: Final = ScorerCard(
     name="hpsv2",
-    version=1,
+    version=2,
     family="hpsv2",
     what="people would prefer this picture for the prompt",
     unit="cosine (about 0.2-0.35; the paper prints 100 times it)",
@@ -18,7 +18,7 @@ CARD: Final = ScorerCard(
     licence="Apache-2.0",
     weights="xswu/HPSv2",
     revision="v2.1",
-    preprocessing="bicubic to 224, centre crop, OpenAI mean and deviation",
+    preprocessing="bicubic to a longer side of 224, black bars, OpenAI mean and deviation",
 )
 FILE: Final = "hpsv2.safetensors"
 """open_clip's tensors under their own names (docs/scorers.md says how to make it)."""
@@ -51,20 +51,17 @@ def config() -> Any:
 
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``. The folder holds the tensors and a CLIP tokenizer."""
-    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
+    from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 
     from recast_eval.scorers.clip import Clip, CosineScorer
-    from recast_eval.scorers.open_clip import convert_open_clip
+    from recast_eval.scorers.open_clip import PaddedSquare, convert_open_clip
     from recast_eval.scorers.weights import load_into, load_pretrained, read_tensors, sized_config
 
     tensors = convert_open_clip(read_tensors(CARD, weights, FILE))
     model = CLIPModel(sized_config(CLIPConfig, CARD, weights, config()))
     load_into(model, tensors, CARD)
     tokenizer = load_pretrained(CLIPTokenizer, CARD, weights)
-    size = model.config.vision_config.image_size
-    processor = CLIPImageProcessorPil(
-        size={"shortest_edge": size}, crop_size={"height": size, "width": size}
-    )
+    processor = PaddedSquare(model.config.vision_config.image_size)
     return CosineScorer(CARD, Clip(model, tokenizer, processor, device), scale=1.0)
 
 
