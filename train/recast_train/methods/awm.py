@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from recast_train.losses.awm import Likelihood, matching_log_prob
 from recast_train.losses.policy_gradient import policy_gradient_loss
+from recast_train.methods._forward_process import noised_outputs, noised_works
 from recast_train.methods.base import Loss, MethodSpec, Outputs, Work
 from recast_train.policies.base import Rollout, VelocityPolicy
 from recast_train.recipe_types import STRICT
@@ -79,15 +80,8 @@ class Awm:
         self, rollout: Rollout, num_steps: int, micro_batch: int, generator: Generator
     ) -> Iterator[Work]:
         """A noise level of each stratum for every sample, with fresh noise each time."""
-        count = len(rollout.x_0)
-        steps = self._steps(count, num_steps, generator)
-        used = steps.shape[1]
-        for first in range(0, count, micro_batch):
-            rows = torch.arange(first, min(first + micro_batch, count))
-            for column in range(used):
-                shape = (len(rows), *rollout.x_0.shape[1:])
-                noise = torch.randn(shape, generator=generator)
-                yield Work(rows, steps[rows, column], noise, len(rows) / count / used)
+        steps = self._steps(len(rollout.x_0), num_steps, generator)
+        yield from noised_works(rollout, steps, micro_batch, generator)
 
     def _steps(self, count: int, num_steps: int, generator: Generator) -> Tensor:
         """(count, strata) steps, without the first one, if there is another."""
@@ -100,24 +94,8 @@ class Awm:
         return steps.clamp(first, last - 1)
 
     def outputs(self, policy: VelocityPolicy, rollout: Rollout, work: Work) -> Outputs:
-        """Noise the clean samples; old and reference velocities without graph, if needed."""
-        if work.noise is None:
-            raise ValueError("work of awm carries its noise; this item has none")
-        x_0 = rollout.x_0[work.rows]
-        noise = work.noise.to(x_0)
-        sigma = policy.sigmas.to(x_0)[work.steps]
-        level = sigma.reshape(-1, *(1,) * (x_0.ndim - 1))
-        x_t = (1 - level) * x_0 + level * noise
-        condition = rollout.condition.take(work.rows)
-        new = policy.velocity(x_t, sigma, condition, who="new")
-        old = new.detach()
-        if not policy.on_policy:
-            old = policy.velocity(x_t, sigma, condition, who="old")
-        found = {"new": new, "old": old, "target": noise - x_0, "sigma": sigma}
-        found["x_0_hat"] = x_t - level * old
-        if self.config.kl > 0:
-            found["reference"] = policy.velocity(x_t, sigma, condition, who="reference")
-        return Outputs(found)
+        """See ``noised_outputs``."""
+        return noised_outputs(policy, rollout, work, reference=self.config.kl > 0)
 
     def loss(self, outputs: Outputs, advantage: Tensor) -> Loss:
         """The clipped surrogate on the two log-likelihoods."""

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from torch import Generator, Tensor
 
 from recast_train.losses.nft import nft_loss
+from recast_train.methods._forward_process import noised_outputs, noised_works
 from recast_train.methods.base import Loss, MethodSpec, Outputs, Work
 from recast_train.policies.base import Rollout, VelocityPolicy
 from recast_train.recipe_types import STRICT
@@ -110,31 +111,11 @@ class Nft:
             orders = torch.rand(count, num_steps, generator=generator).argsort(dim=1)[:, :used]
         else:
             orders = torch.arange(used).repeat(count, 1)
-        for first in range(0, count, micro_batch):
-            rows = torch.arange(first, min(first + micro_batch, count))
-            for column in range(used):
-                shape = (len(rows), *rollout.x_0.shape[1:])
-                noise = torch.randn(shape, generator=generator)
-                yield Work(rows, orders[rows, column], noise, len(rows) / count / used)
+        yield from noised_works(rollout, orders, micro_batch, generator)
 
     def outputs(self, policy: VelocityPolicy, rollout: Rollout, work: Work) -> Outputs:
-        """Noise the clean samples; old and reference velocities without graph, if needed."""
-        x_0 = rollout.x_0[work.rows]
-        noise = _given(work.noise).to(x_0)
-        sigma = policy.sigmas[work.steps].to(x_0)
-        level = sigma.reshape(-1, *(1,) * (x_0.ndim - 1))
-        x_t = (1 - level) * x_0 + level * noise
-        condition = rollout.condition.take(work.rows)
-        new = policy.velocity(x_t, sigma, condition, who="new")
-        if policy.on_policy:
-            old = new.detach()
-        else:
-            old = policy.velocity(x_t, sigma, condition, who="old")
-        found = {"new": new, "old": old, "target": noise - x_0, "sigma": sigma}
-        found["x_0_hat"] = x_t - level * old
-        if self.config.kl > 0:
-            found["reference"] = policy.velocity(x_t, sigma, condition, who="reference")
-        return Outputs(found)
+        """See ``noised_outputs``."""
+        return noised_outputs(policy, rollout, work, reference=self.config.kl > 0)
 
     def loss(self, outputs: Outputs, advantage: Tensor) -> Loss:
         """The contrast at one advantage a sample: affine in it where it is not cut."""
@@ -169,12 +150,6 @@ class Nft:
     def old_decay(self, step: int, epoch: int) -> float:
         """By optimiser steps, as released."""
         return self.config.old_decay.at(step)
-
-
-def _given(noise: Tensor | None) -> Tensor:
-    if noise is None:
-        raise ValueError("work of nft carries its noise; this item has none")
-    return noise
 
 
 METHOD = MethodSpec(
