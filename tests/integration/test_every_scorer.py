@@ -34,7 +34,7 @@ WEIGHTS = {
     "aesthetic": tiny_scorers.aesthetic,
     "image-reward": tiny_scorers.image_reward_folder,
     "geneval": tiny_scorers.geneval,
-    "vqa-score": tiny_scorers.llava,
+    "vqa-score": tiny_scorers.qwen,
 }
 PROMPTS = ["a photo of a dog", "a photo of a red dog and a {cat}", 'a sign that says "A"']
 CAPTIONS = ["a red circle on a white card", "two blue stars", 'the word "NI" in orange']

@@ -1,5 +1,6 @@
 """Each published scorer, on random weights of its own architecture: names and limits."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 import torch
 
 from recast_eval.errors import MissingError
-from recast_eval.records import Scored
-from recast_eval.scorers import SCORERS
-from recast_eval.scorers.conformance import cases
+from recast_eval.records import Failed, Scored
+from recast_eval.scorers import SCORERS, Scorer
+from recast_eval.scorers.conformance import CHECKS, Cases, cases
 from recast_eval.scorers.open_clip import convert_open_clip
 from tests.support import tiny_scorers
 
@@ -88,3 +89,57 @@ def test_tensors_of_another_size_are_named(tmp_path: Path) -> None:
     save_file(tensors, file)
     with pytest.raises(MissingError, match=r"visual_projection\.weight: file \(8, 32\)"):
         SCORERS.load("hpsv2").build(weights=str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def with_llava(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    folder = tmp_path_factory.mktemp("llava")
+    tiny_scorers.llava(folder)
+    return SCORERS.load("vqa-score").build(weights=str(folder))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_vqa_score_with_a_model_of_another_kind(
+    with_llava: Scorer, check: Callable[[Scorer, Cases], None]
+) -> None:
+    check(with_llava, cases(PROMPTS))
+
+
+def test_vqa_score_runs_the_kind_of_model_that_its_card_names(tmp_path: Path) -> None:
+    from PIL import Image
+    from transformers import Qwen2_5_VLForConditionalGeneration as Model
+    from transformers import Qwen2VLImageProcessorPil as Pictures
+
+    from recast_eval.scorers.models.vqa_score import QUESTION, load_processor
+
+    tiny_scorers.qwen(tmp_path)
+    processor = load_processor(str(tmp_path))
+    assert type(processor.image_processor) is Pictures  # an installed torchvision changes nothing
+    scorer = SCORERS.load("vqa-score").build(weights=str(tmp_path))
+    assert scorer.card.family == Model.config_class.model_type.replace("qwen2_5_vl", "qwen2.5-vl")
+    picture = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    got = scorer([picture], ["a {dog}"])[0]
+
+    model = Model.from_pretrained(tmp_path).eval()
+    seen = Pictures.from_pretrained(tmp_path)([Image.fromarray(picture)], return_tensors="pt")
+    patches = int(seen["image_grid_thw"].prod()) // 4
+    text = (
+        "<|im_start|>user\n<|vision_start|>" + patches * "<|image_pad|>" + "<|vision_end|>"
+        f"{QUESTION.replace('{prompt}', 'a {dog}')}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    asked = processor.tokenizer(text, return_tensors="pt")
+    kinds = (asked["input_ids"] == model.config.image_token_id).int()
+    with torch.no_grad():
+        logits = model(**asked, **seen, mm_token_type_ids=kinds).logits[0, -1]
+    yes, no = (processor.tokenizer.encode(w)[0] for w in ("Yes", "No"))
+    assert isinstance(got, Scored)
+    assert got.value == pytest.approx(float(logits[[yes, no]].softmax(0)[0]), abs=1e-6)
+
+
+def test_vqa_score_of_a_strip_that_the_processor_refuses_has_a_reason(tmp_path: Path) -> None:
+    tiny_scorers.qwen(tmp_path)
+    scorer = SCORERS.load("vqa-score").build(weights=str(tmp_path))
+    got = scorer([np.zeros((1, 400, 3), np.uint8)], ["a dog"])[0]
+    assert isinstance(got, Failed)
+    assert got.reason == "image_error"
+    assert "aspect ratio" in got.detail

@@ -1,5 +1,6 @@
 """Random weights of each scorer's own architecture, small, written as its folder is laid out."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from transformers import (
     Mask2FormerForUniversalSegmentation,
     Mask2FormerImageProcessorPil,
     PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
 )
 
 from recast_eval.scorers.models import image_reward
@@ -207,19 +210,53 @@ def geneval(folder: Path) -> None:
     Mask2FormerImageProcessorPil(size=size).save_pretrained(folder / "detector")
 
 
-def llava(folder: Path) -> None:
-    """A vision-language model that needs no torchvision, unlike Qwen's: LLaVA, of bytes."""
+def _bytes_tokenizer(special: list[str]) -> tuple[PreTrainedTokenizerFast, dict[str, int]]:
+    """A tokenizer of bytes with special tokens before them, the first of which pads."""
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel as Joined
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import ByteLevel
 
-    torch.manual_seed(0)
-    vocab = {c: i for i, c in enumerate(["<pad>", "<image>", *sorted(ByteLevel.alphabet())])}
+    vocab = {c: i for i, c in enumerate([*special, *sorted(ByteLevel.alphabet())])}
     plain = Tokenizer(BPE(vocab=vocab, merges=[]))
     plain.pre_tokenizer, plain.decoder = ByteLevel(add_prefix_space=False), Joined()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>")  # noqa: S106
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, pad_token=special[0])
+    tokenizer.add_special_tokens({"additional_special_tokens": special[1:]})
+    return tokenizer, vocab
+
+
+def qwen(folder: Path) -> None:
+    """A Qwen2.5-VL, which is what vqa-score takes by itself, laid out as its repository is."""
+    torch.manual_seed(0)
+    special = ["endoftext", "im_start", "im_end", "vision_start", "vision_end", "image_pad"]
+    names = [f"<|{s}|>" for s in (*special, "video_pad")]
+    tokenizer, vocab = _bytes_tokenizer(names)
+    tokenizer.save_pretrained(folder)
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
+        "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+        "{% else %}{{ c['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    pictures = {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 14, "merge_size": 2}
+    pictures |= {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 64, "temporal_patch_size": 2}
+    (folder / "preprocessor_config.json").write_text(json.dumps(pictures))
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    text = {**WIDTHS, **heads, "vocab_size": len(vocab), "max_position_embeddings": 4096}
+    text["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 3, 3]}
+    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2}
+    vision |= {"out_hidden_size": 32, "window_size": 56, "fullatt_block_indexes": [1]}
+    ids = {f"{s.split('_')[0]}_token_id": vocab[f"<|{s}|>"] for s in ("image_pad", "video_pad")}
+    ids |= {f"{s}_token_id": vocab[f"<|{s}|>"] for s in ("vision_start", "vision_end")}
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **ids)
+    Qwen2_5_VLForConditionalGeneration(config).eval().save_pretrained(folder)
+
+
+def llava(folder: Path) -> None:
+    """Another vision-language model, with a processor of its own: LLaVA, of bytes."""
+    torch.manual_seed(0)
+    tokenizer, vocab = _bytes_tokenizer(["<pad>", "<image>"])
     size = {"height": 32, "width": 32}
     template = (
         "{% for m in messages %}{% for c in m['content'] %}"
