@@ -97,7 +97,7 @@ def load_processor(weights: str | None) -> Any:
             ) from error
     from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessorPil
 
-    class Pictures(Qwen2_5_VLProcessor):
+    class Pictures(Qwen2_5_VLProcessor):  # type: ignore[misc]  # untyped upstream
         def __init__(self, image_processor: Any, tokenizer: Any, **kwargs: Any) -> None:
             super().__init__(image_processor, tokenizer, None, **kwargs)
 
