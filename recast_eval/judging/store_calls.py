@@ -1,0 +1,117 @@
+"""The log of calls: what was asked, what came of it, what it cost."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from recast_eval.judging.records import Usage
+from recast_eval.judging.store_claims import Run
+from recast_eval.judging.store_file import StoreFile
+
+PAID: Final = frozenset(
+    ("empty", "no_verdict", "ambiguous", "out_of_range", "truncated", "refused", "content_filter")
+)
+"""States of a call that brought a reply, though not a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One call and what came of it."""
+
+    key: str
+    state: str
+    final: bool
+    detail: str = ""
+    reply: str | None = None
+    finish: str | None = None
+    refusal: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    mode: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    seconds: float = 0.0
+    at: float = 0.0
+
+
+class CallLog(StoreFile):
+    """The part of the store that only grows."""
+
+    def write(self, run: Run, calls: Sequence[CallRow]) -> None:
+        """Log calls in one transaction; final ones end their claim."""
+        with self._writing() as db:
+            db.executemany(
+                "INSERT INTO calls (key, run, at, state, final, detail, reply, finish, refusal,"
+                " usage, mode, model, seconds) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                [
+                    (
+                        c.key,
+                        run.run,
+                        c.at or time.time(),
+                        c.state,
+                        int(c.final),
+                        c.detail,
+                        c.reply,
+                        c.finish,
+                        c.refusal,
+                        c.usage.model_dump_json(exclude_none=True),
+                        json.dumps(c.mode, sort_keys=True),
+                        c.model,
+                        c.seconds,
+                    )
+                    for c in calls
+                ],
+            )
+            db.executemany("DELETE FROM claims WHERE key=?", [(c.key,) for c in calls if c.final])
+
+    def any_calls(self) -> bool:
+        """Whether anything was ever asked."""
+        return bool(self._rows("SELECT 1 FROM calls LIMIT 1"))
+
+    def calls(self, key: str) -> list[tuple[str, CallRow]]:
+        """(run, call) of every call for a question, oldest first."""
+        rows = self._rows(
+            "SELECT run, key, state, final, detail, reply, finish, refusal, usage, mode, model,"
+            " seconds, at FROM calls WHERE key=? ORDER BY id",
+            (key,),
+        )
+        return [
+            (
+                r[0],
+                CallRow(
+                    key=r[1],
+                    state=r[2],
+                    final=bool(r[3]),
+                    detail=r[4],
+                    reply=r[5],
+                    finish=r[6],
+                    refusal=r[7],
+                    usage=Usage.model_validate_json(r[8]),
+                    mode=json.loads(r[9]),
+                    model=r[10],
+                    seconds=r[11],
+                    at=r[12],
+                ),
+            )
+            for r in rows
+        ]
+
+    def spent_rows(self, runs: Sequence[str] | None = None) -> list[tuple[str, str, str, str, int]]:
+        """(usage, model, state, spec, count) groups of calls, for the ledger."""
+        where = "WHERE calls.seconds > 0"  # the others were never sent
+        values: Sequence[str] = ()
+        if runs is not None:
+            where += f" AND calls.run IN ({','.join('?' * len(runs))})"
+            values = runs
+        return self._rows(
+            "SELECT usage, calls.model, state, runs.spec, COUNT(*) FROM calls "  # noqa: S608
+            f"JOIN runs ON runs.run = calls.run {where} GROUP BY 1, 2, 3, 4",
+            values,
+        )
+
+    def spent(self, runs: Sequence[str]) -> float:
+        """US dollars known to be spent by these runs."""
+        found = 0.0
+        for usage, _, _, _, count in self.spent_rows(runs):
+            found += (json.loads(usage).get("cost_usd") or 0.0) * count
+        return found

@@ -1,0 +1,112 @@
+"""Runs of a judge and their claims: who is asking what right now, and who takes over from the dead.
+
+Processes that share a store pay for each question once.
+"""
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from recast_eval.judging.store_file import StoreFile
+from recast_eval.records import digest
+
+
+@dataclass(slots=True)
+class Run:
+    """One invocation of a judge on a store."""
+
+    run: str
+    trusted: list[str]
+    """Unfinished runs whose paid failures stand."""
+    lost: int = 0
+    """Calls that were in flight when an earlier process died: perhaps paid, never received."""
+
+
+class Claims(StoreFile):
+    """The part of the store that tells processes apart."""
+
+    @cached_property
+    def _host(self) -> str:
+        return digest(socket.gethostname())  # tells machines apart without naming them
+
+    def begin(self, spec: str) -> Run:
+        """Start a run, and take over runs of the same setting whose process is gone."""
+        run = Run(uuid.uuid4().hex, [])
+        with self._writing() as db:
+            open_runs = db.execute(
+                "SELECT run, pid, host FROM runs WHERE spec=? AND finished IS NULL", (spec,)
+            ).fetchall()
+            for name, pid, host in open_runs:
+                run.trusted.append(name)
+                if self._gone(pid, host):
+                    run.lost += db.execute("DELETE FROM claims WHERE run=?", (name,)).rowcount
+            db.execute(
+                "INSERT INTO runs VALUES (?,?,?,?,?,NULL,?)",
+                (run.run, spec, os.getpid(), self._host, time.time(), run.lost),
+            )
+        return run
+
+    def finish(self, run: Run) -> None:
+        """Close a run, and those of dead processes that it took over."""
+        with self._writing() as db:
+            for name in [run.run, *run.trusted]:
+                row = db.execute("SELECT pid, host FROM runs WHERE run=?", (name,)).fetchone()
+                if name == run.run or self._gone(*row):
+                    db.execute("UPDATE runs SET finished=? WHERE run=?", (time.time(), name))
+            db.execute("DELETE FROM claims WHERE run=?", (run.run,))
+
+    def _gone(self, pid: int, host: str) -> bool:
+        if host != self._host:
+            return False  # another machine: only the lease tells
+        if pid == os.getpid():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+    def claim(self, keys: Sequence[str], run: Run, lease_s: float) -> set[str]:
+        """Reserve questions for this run; those that another live process holds are left out."""
+        now = time.time()
+        got: set[str] = set()
+        with self._writing() as db:
+            for key in keys:
+                row = db.execute("SELECT run, pid, host, until FROM claims WHERE key=?", (key,))
+                held = row.fetchone()
+                if (
+                    held
+                    and held[0] != run.run
+                    and held[3] > now
+                    and not self._gone(held[1], held[2])
+                ):
+                    continue
+                db.execute(
+                    "INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)",
+                    (key, run.run, os.getpid(), self._host, now + lease_s),
+                )
+                got.add(key)
+        return got
+
+    def answered_by_others(self, keys: Sequence[str], run: Run) -> set[str]:
+        """Those of the questions that another run has brought to a final state."""
+        found: set[str] = set()
+        with self._lock:
+            for key in keys:
+                row = self._db.execute(
+                    "SELECT 1 FROM calls WHERE key=? AND final=1 AND run<>? LIMIT 1", (key, run.run)
+                ).fetchone()
+                if row:
+                    found.add(key)
+        return found
+
+    def release(self, keys: Iterable[str]) -> None:
+        """Give up claims."""
+        with self._writing() as db:
+            db.executemany("DELETE FROM claims WHERE key=?", ((k,) for k in keys))

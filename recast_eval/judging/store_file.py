@@ -1,0 +1,65 @@
+"""The SQLite file behind ``replies.sqlite``: opened, checked, one transaction at a time."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Self
+
+from recast_eval.errors import DataError
+
+SCHEMA_VERSION: Final = "1"
+
+
+class StoreFile:
+    """Safe to call from several threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(
+            path, timeout=60, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(
+                files("recast_eval.judging").joinpath("schema.sql").read_text("utf-8")
+            )
+            self._db.execute(
+                "INSERT OR IGNORE INTO meta VALUES ('schema_version', ?)", (SCHEMA_VERSION,)
+            )
+            found = self._db.execute(
+                "SELECT value FROM meta WHERE name='schema_version'"
+            ).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"not a store of replies ({error})", path=path) from error
+        if found[0] != SCHEMA_VERSION:
+            raise DataError(f"schema {found[0]}, this version reads {SCHEMA_VERSION}", path=path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._lock:
+            return self._db.execute(sql, values).fetchall()
