@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
+from recast_eval.chat import SAMPLING, Budget, Terms, ease, first_terms, parameters
 from recast_eval.judging.cards import JudgeCard
 
 ResponseFormat = Literal["json_schema", "json_object", "text"]
-Budget = Literal["max_tokens", "max_completion_tokens"]
-"""Name of the parameter that bounds the output."""
 Layout = Literal["interleaved", "side_by_side", "none"]
 _NEXT_FORMAT: Final[Mapping[str, ResponseFormat]] = {
     "json_schema": "json_object",
@@ -45,7 +43,12 @@ class Manner:
     budget: Budget
     layout: Layout
     omitted: frozenset[str] = frozenset()
-    """Sampling parameters that the endpoint refused."""
+    """What the endpoint refused, as in ``Terms``."""
+
+    @property
+    def terms(self) -> Terms:
+        """The part that scorers behind an endpoint have in common with judges."""
+        return Terms(self.budget, self.omitted)
 
     def record(self) -> dict[str, str]:
         """For the verdict: what was given up, and what was kept."""
@@ -61,11 +64,9 @@ class Manner:
 
 def first_manner(card: JudgeCard, base_url: str) -> Manner:
     """Where the step-down begins."""
-    host = urlsplit(base_url).hostname or ""
-    own = host == "openai.com" or host.endswith(".openai.com")
     return Manner(
         response_format=card.response_format,
-        budget="max_completion_tokens" if own else "max_tokens",
+        budget=first_terms(base_url).budget,
         layout=card.images.layout,
     )
 
@@ -94,15 +95,9 @@ def step_down(card: JudgeCard, manner: Manner, message: str) -> Manner | None:
         if manner.layout == "interleaved" and card.images.fallback == "side_by_side":
             return replace(manner, layout="side_by_side")
         return None
-    if "max_completion_tokens" in said or "max_tokens" in said:
-        names: tuple[Budget, Budget] = ("max_tokens", "max_completion_tokens")
-        other = names[manner.budget == names[0]]
-        if f"tried-{other}" not in manner.omitted:
-            tried = manner.omitted | {f"tried-{manner.budget}"}
-            return replace(manner, budget=other, omitted=tried)
-    for name in ("temperature", "top_p", "seed"):
-        if re.search(rf"\b{name}\b", said) and name not in manner.omitted:
-            return replace(manner, omitted=manner.omitted | {name})
+    eased = ease(manner.terms, said)
+    if eased is not None:
+        return replace(manner, budget=eased.budget, omitted=eased.omitted)
     if _ABOUT_FORMAT.search(said) and manner.response_format in _NEXT_FORMAT:
         return replace(manner, response_format=_NEXT_FORMAT[manner.response_format])
     return None
@@ -120,12 +115,9 @@ def build_body(
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": content}],
-        manner.budget: max_tokens,
     }
-    for name in ("temperature", "top_p", "seed"):
-        value = getattr(card.decoding, name)
-        if value is not None and name not in manner.omitted:
-            body[name] = value
+    sampling = {name: getattr(card.decoding, name) for name in SAMPLING}
+    body |= parameters(manner.terms, max_tokens, sampling)
     if manner.response_format == "json_schema":
         form = {"name": "verdict", "strict": True, "schema": schema}
         body["response_format"] = {"type": "json_schema", "json_schema": form}

@@ -5,7 +5,9 @@ form asked for is a failure of its kind, never a number.
 """
 
 import base64
+import logging
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +17,19 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from recast_eval.chat import Terms, ease, first_terms, parameters
 from recast_eval.errors import MissingError
 from recast_eval.images import encode_for_judge
 from recast_eval.records import Failed, Scored, digest
 from recast_eval.scorers.base import ScorerCard
 from recast_eval.scorers.each import check_batch
 
+log = logging.getLogger(__name__)
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
+LIMIT: Final = 256
+"""Tokens of a reply."""
+RAISED: Final = 4096
+"""After a reply that was cut: a model that thinks needs them."""
 MAX_SIDE, MIN_SIDE = 1024, 28
 IMAGES: Final = f"PNG, longer side reduced to {MAX_SIDE}, shorter enlarged from below {MIN_SIDE}"
 """For cards: lossless, since a lossy file would be another picture."""
@@ -58,6 +66,9 @@ def find_endpoint(card: ScorerCard, given: str | None, variable: str) -> Endpoin
 class VlmScorer:
     """Asks one question an image, several at a time; the SDK repeats what is worth repeating.
 
+    What the model does not take (``max_tokens``, a temperature) is learnt from its first refusal
+    and left out from then on; so is a limit that cut a reply.
+
     Args:
         card: Of the question; the endpoint, model and question are written into it.
         endpoint: Who is asked.
@@ -86,6 +97,8 @@ class VlmScorer:
 
         self._endpoint, self._question, self._read = endpoint, question, read
         self._threads, self._key = threads, os.environ.get(KEY_VARIABLE) or "none"
+        self._terms, self._limit = first_terms(endpoint.base_url), LIMIT
+        self._learning = threading.Lock()
         host = urlsplit(endpoint.base_url).hostname or ""
         # A proxy from the environment cannot reach this machine's own servers.
         local = host in ("localhost", "::1") or host.startswith("127.")
@@ -136,33 +149,58 @@ class VlmScorer:
             return list(pool.map(self._one, images, prompts))
 
     def _one(self, pixels: np.ndarray, prompt: str) -> Scored | Failed:
-        import openai
-
         png = encode_for_judge(pixels, max_side=MAX_SIDE, min_side=MIN_SIDE)
         url = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
         # str.format would read braces in the prompt.
         text = self._question.replace(SLOT, prompt)
+        content: list[dict[str, Any]] = [
+            {"type": "image_url", "image_url": {"url": url}},
+            {"type": "text", "text": text},
+        ]
+        while True:
+            terms, limit = self._terms, self._limit
+            got = self._ask(content, terms, limit)
+            if isinstance(got, Terms):
+                continue
+            if isinstance(got, Failed) and got.reason == "truncated" and limit < RAISED:
+                self._limit = RAISED
+                continue
+            if isinstance(got, Scored) and terms.unsampled:
+                without = {"without": ", ".join(terms.unsampled)}
+                return got.model_copy(update={"detail": got.detail | without})
+            return got
+
+    def _ask(
+        self, content: list[dict[str, Any]], terms: Terms, limit: int
+    ) -> Scored | Failed | Terms:
+        """One try; terms where those that it was sent under are not taken but others are left."""
+        import openai
+
         body = {
             "model": self._endpoint.model,
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "image_url", "image_url": {"url": url}},
-                        {"type": "text", "text": text},
-                    ],
-                }
-            ],
-            "temperature": 0,
-            "max_tokens": 256,
+            "messages": [{"role": "user", "content": content}],
+            **parameters(terms, limit, {"temperature": 0}),
         }
         try:
             data: Any = self._client.post("/chat/completions", body=body, cast_to=object)
         except openai.APIStatusError as error:
-            return self._refused(error)
+            return self._learnt(terms, error) or self._refused(error)
         except (openai.APIError, ValueError) as error:  # ValueError: the body is no JSON
             return Failed(reason="transport", detail=type(error).__name__)
         return self._answer(data)
+
+    def _learnt(self, terms: Terms, error: Any) -> Terms | None:
+        """What to ask under from now on, if the refusal was of the terms."""
+        if error.status_code not in (400, 422):
+            return None
+        with self._learning:
+            if terms != self._terms:
+                return self._terms  # another thread has learnt meanwhile
+            eased = ease(terms, str(error.message))
+            if eased is not None:
+                log.info("%s: %s asks for %s", self.card.name, self._endpoint.model, eased)
+                self._terms = eased
+            return eased
 
     def _refused(self, error: Any) -> Failed:
         status = error.status_code

@@ -113,10 +113,10 @@ def test_a_score_is_read_to_the_letter(reply: str, value: float | None) -> None:
     ("script", "reason"),
     [
         (Script(refuse=1.0), "refusal"),
-        (Script(truncate=1.0), "truncated"),
         (Script(malformed=1.0), "parse"),
         (Script(filtered=1.0), "rejected"),
-        (Script(reject={"max_tokens": "not here"}), "rejected"),
+        (Script(reject={"max_tokens": "no", "max_completion_tokens": "no"}), "rejected"),
+        (Script(reject={"messages": "not here"}), "rejected"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -185,3 +185,46 @@ def test_another_question_is_another_card(tmp_path: Path, monkeypatch: pytest.Mo
             build("unified-reward", server, "mock")
         file.write_text("Grade [{prompt}]")
         assert build("unified-reward", server, "mock").card.digest() != plain.card.digest()
+
+
+REFUSALS: dict[str, dict[str, str]] = {
+    "max_tokens": {"max_tokens": "use max_completion_tokens instead"},
+    "temperature": {"temperature": "only the default (1) value"},
+    "both": {"max_tokens": "no", "temperature": "does not support 0"},
+}
+
+
+@pytest.mark.parametrize("refusal", sorted(REFUSALS))
+def test_what_a_model_refuses_is_learnt_once_and_left_out(refusal: str) -> None:
+    given = cases(["a dog"])
+    with JudgeServer(Script(replay=scored, reject=REFUSALS[refusal])) as server:
+        server.keep_bodies = True
+        scorer = build("vlm-pointwise", server, "mock")
+        first = scorer(given.images[:1], given.prompts[:1])
+        tries = len(server.bodies)
+        rest = scorer(given.images[1:], given.prompts[1:])
+        assert all(isinstance(g, Scored) for g in [*first, *rest]), [*first, *rest]
+        assert tries == 1 + len(REFUSALS[refusal])
+        assert len(server.bodies) == tries + len(given.images) - 1, "asked again what was known"
+        without = "temperature" in REFUSALS[refusal]
+        assert {g.detail.get("without") for g in rest} == {"temperature" if without else None}
+        assert not REFUSALS[refusal].keys() & server.bodies[-1].keys()
+        assert {"max_tokens", "max_completion_tokens"} & server.bodies[-1].keys()
+
+
+def test_many_questions_at_once_learn_the_same() -> None:
+    given = cases(["a dog"])
+    with JudgeServer(Script(replay=scored, reject=REFUSALS["both"], delay_s=0.05)) as server:
+        got = build("vlm-pointwise", server, "mock")(given.images * 3, given.prompts * 3)
+    assert all(isinstance(g, Scored) for g in got), got
+
+
+def test_a_cut_reply_raises_the_limit_once_and_for_all() -> None:
+    given = cases(["a dog"])
+    with JudgeServer(Script(truncate=1.0)) as server:
+        server.keep_bodies = True
+        scorer = build("vlm-pointwise", server, "mock")
+        got = [*scorer(given.images[:1], given.prompts[:1])]
+        got += scorer(given.images[1:2], given.prompts[1:2])
+        assert [b["max_tokens"] for b in server.bodies] == [256, 4096, 4096]
+    assert [getattr(g, "reason", "") for g in got] == ["parse"] * 2  # whole, but no grade
