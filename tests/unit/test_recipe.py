@@ -140,3 +140,14 @@ def test_shipped_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
     plan = load_plan(path)
     assert plan.recipe.name == path.stem
     assert head_line(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["flow-grpo", "flow-grpo-fast", "mix-grpo", "grpo-guard", "tempflow", "awm"]
+)
+def test_method_recipes_train_what_the_baseline_trains(name: str) -> None:
+    """The table of methods compares methods, not adapters or numbers of steps."""
+    static, plan = (load_plan(find_recipe(f"starter-{n}")) for n in ("static", name))
+    assert plan.policy_config.lora == static.policy_config.lora
+    assert plan.recipe.optimiser == static.recipe.optimiser
+    assert plan.recipe.steps_per_epoch == static.recipe.steps_per_epoch
