@@ -54,6 +54,7 @@ def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> 
         f"checkpoint_every={args.epochs}",
         "samples_every=0",
         "ema_ceiling=0",
+        *args.set,
         *VARIANTS[variant],
     ]
 
@@ -223,6 +224,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rewards", nargs="+", default=["composition", "tidy"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     args.out.mkdir(parents=True, exist_ok=True)
