@@ -14,12 +14,13 @@ from recast_eval.errors import ConfigError, DataError
 from recast_eval.scoring.sources import ModelSource
 
 log = logging.getLogger(__name__)
-_KEYS: Final = ("steps", "guidance_scale", "shift", "resolution", "max_sequence_length")
+_KEYS: Final = ("steps", "guidance_scale", "shift", "resolution", "max_sequence_length", "solver")
+SOLVERS: Final = ("euler", "dpm2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    """How images are drawn: the Euler solver of the pipeline's own noise levels."""
+    """How images are drawn, at the pipeline's own noise levels."""
 
     steps: int = 28
     guidance_scale: float = 7.0
@@ -30,6 +31,9 @@ class Sampler:
     """Pixels a side; None is the pipeline's."""
     max_sequence_length: int | None = None
     """Text tokens of a third encoder; None is the pipeline's."""
+    solver: str = "euler"
+    """``dpm2`` for a policy that was trained on rollouts of second order; else the pipeline's own
+    scheduler, which is Euler's for SD3."""
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any], overrides: dict[str, Any]) -> "Sampler":
@@ -44,8 +48,12 @@ class Sampler:
         problems = [
             f"{k}: must be a positive number, got {v!r}"
             for k, v in asdict(sampler).items()
-            if v is not None and (isinstance(v, bool) or not isinstance(v, int | float) or v <= 0)
+            if k != "solver"
+            and v is not None
+            and (isinstance(v, bool) or not isinstance(v, int | float) or v <= 0)
         ]
+        if sampler.solver not in SOLVERS:
+            problems.append(f"solver: must be {' or '.join(SOLVERS)}, got {sampler.solver!r}")
         if problems:
             raise ConfigError(problems)
         return sampler
@@ -105,9 +113,7 @@ def load_drawer(source: ModelSource, sampler: Sampler, *, seed: int, device: str
     pipeline = _pipeline(source.base, device)
     if source.kind == "checkpoint" and source.path is not None:
         _add_adapter(pipeline, source.path / "adapter")
-    if sampler.shift is not None:
-        scheduler = pipeline.scheduler
-        pipeline.scheduler = type(scheduler).from_config(scheduler.config, shift=sampler.shift)
+    _set_scheduler(pipeline, sampler)
     pipeline.set_progress_bar_config(disable=True)
     options: dict[str, Any] = {
         "num_inference_steps": sampler.steps,
@@ -128,6 +134,19 @@ def load_drawer(source: ModelSource, sampler: Sampler, *, seed: int, device: str
         return np.asarray(drawn.images)
 
     return draw
+
+
+def _set_scheduler(pipeline: Any, sampler: Sampler) -> None:
+    kind, config = type(pipeline.scheduler), pipeline.scheduler.config
+    if sampler.solver == "dpm2":
+        from recast_eval.scoring.second_order import SecondOrderScheduler
+
+        if kind.__name__ != "FlowMatchEulerDiscreteScheduler":
+            raise ConfigError([f"solver dpm2: needs a flow-matching pipeline, not {kind.__name__}"])
+        kind = SecondOrderScheduler
+    if sampler.shift is not None or kind is not type(pipeline.scheduler):
+        changes = {} if sampler.shift is None else {"shift": sampler.shift}
+        pipeline.scheduler = kind.from_config(config, **changes)
 
 
 def _pipeline(base: str, device: str) -> Any:

@@ -151,6 +151,41 @@ def test_images_depend_on_their_own_seed_and_on_the_adapter(
     assert np.abs(one - pixels("c", "tuned")).max() > 1
 
 
+def test_images_are_drawn_by_the_solver_of_the_training(base: Path, tmp_path: Path) -> None:
+    """What scoring draws is what the policy's own rollout draws from the same noise."""
+    from recast_eval.content.prompts import Prompt
+    from recast_eval.scoring.drawing import Job, Sampler, load_drawer
+    from recast_eval.scoring.sources import ModelSource
+    from recast_train.policies.base import PolicySetup
+    from recast_train.policies.sd3.config import LoraBlock, Sd3Config
+    from recast_train.policies.sd3.policy import Sd3Policy
+
+    source = ModelSource("base", "pipeline", "base", base, str(base), "d")
+    job = Job(Prompt(prompt_id="p", prompt="a red circle"), 0)
+    for solver in ("euler", "dpm2"):
+        sampler = Sampler(steps=6, guidance_scale=1.0, max_sequence_length=8, solver=solver)
+        drawn = load_drawer(source, sampler, seed=0, device="cpu")([job])[0]
+        pipeline = StableDiffusion3Pipeline.from_pretrained(
+            base, text_encoder_3=None, tokenizer_3=None
+        )
+        setup = PolicySetup(
+            steps=6,
+            guidance_scale=1.0,
+            solver=solver,
+            shift=None,
+            rollout_batch=0,
+            precision="fp32",
+            device="cpu",
+            seed=0,
+        )
+        config = Sd3Config(max_sequence_length=8, lora=LoraBlock(rank=2, alpha=4.0))
+        policy = Sd3Policy(pipeline, config, setup)
+        noise = torch.Generator().manual_seed(job.seed(0))
+        rollout = policy.rollout(policy.encode([job.prompt.prompt]), noise, {})
+        wanted = policy.decode(rollout.x_0)[0]
+        assert np.abs(drawn * 255 - wanted).max() <= 1.01, solver
+
+
 def test_a_changed_byte_in_a_checkpoint_stops_before_drawing(
     run_folder: Path, tmp_path: Path
 ) -> None:

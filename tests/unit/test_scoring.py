@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from recast_eval.content.prompts import Prompt
@@ -427,6 +428,53 @@ def test_a_base_is_drawn_like_the_checkpoint_beside_it(tmp_path: Path) -> None:
     assert choose_samplers(sources, {"steps": 4})["m"].steps == 4
     with pytest.raises(ConfigError, match="steps: must be a positive number"):
         choose_samplers(sources, {"steps": 0})
+
+
+def test_a_checkpoint_s_solver_is_the_evaluation_s() -> None:
+    facts = {"steps": 10, "guidance_scale": 1.0, "solver": "dpm2", "shift": None}
+    assert Sampler.from_facts(facts, {}).solver == "dpm2"
+    assert Sampler.from_facts({}, {}).solver == "euler"
+    with pytest.raises(ConfigError, match="solver: must be euler or dpm2, got 'halton'"):
+        Sampler.from_facts({"solver": "halton"}, {})
+
+
+def test_a_folder_from_before_solvers_were_on_record_is_euler_s(tmp_path: Path) -> None:
+    source = ModelSource("m", "pipeline", "m", None, "owner/base", "d")
+
+    def opened(solver: str) -> EvalFolder:
+        samplers = {"m": Sampler(solver=solver)}
+        return open_folder(tmp_path, [source], samplers, seed=0, digests={}, command=[])
+
+    manifest = opened("euler").manifest
+    old = json.loads(manifest.read_text())
+    del old["facts"]["models"]["m"]["sampler"]["solver"]
+    manifest.write_text(json.dumps(old))
+    opened("euler")
+    with pytest.raises(ConfigError, match="drawn with"):
+        opened("dpm2")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 9])
+@pytest.mark.parametrize("shift", [1.0, 3.0])
+def test_the_second_order_scheduler_is_the_trainer_s_solver(steps: int, shift: float) -> None:
+    from recast_eval.scoring.second_order import SecondOrderScheduler
+    from recast_train.policies.sd3.sampling import integrate
+
+    def velocity(x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        return torch.sin(3 * x) + sigma.view(-1, 1) * x
+
+    scheduler = SecondOrderScheduler(shift=shift)
+    noise = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    for _ in range(2):  # a second run must not remember the first
+        scheduler.set_timesteps(steps)
+        x = noise
+        for t in scheduler.timesteps:
+            v = velocity(x, (t / 1000).expand(len(x)))
+            (x,) = scheduler.step(v, t, x, return_dict=False)
+        wanted = integrate(velocity, noise, scheduler.sigmas, solver="dpm2")
+        torch.testing.assert_close(x, wanted, rtol=1e-5, atol=1e-5)
+    euler = integrate(velocity, noise, scheduler.sigmas, solver="euler")
+    assert (steps <= 3) == torch.allclose(x, euler, rtol=1e-4, atol=1e-4)
 
 
 def test_a_folder_takes_no_other_model_seed_or_sampler(tmp_path: Path) -> None:
