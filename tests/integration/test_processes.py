@@ -112,3 +112,19 @@ def test_sharded_killed_and_gone_on_with(recipe: Path, tmp_path: Path) -> None:
 
 def _steps(out: Path) -> list[int]:
     return [r.step for r in read_records(out / "metrics.jsonl", MetricRecord)]
+
+
+def test_a_policy_that_cannot_be_split_is_refused_before_the_processes_meet(tmp_path: Path) -> None:
+    fsdp = {"WORLD_SIZE": "2", "RANK": "0", "ACCELERATE_USE_FSDP": "true"}
+    out = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-m", "recast_train", "run", "starter-rebrl", "--out", str(out)],
+        env={**os.environ, **fsdp},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "masked does not split its weights" in done.stderr
+    assert "torchrun" in done.stderr
+    assert not out.exists()

@@ -48,7 +48,16 @@ def together() -> Iterator[None]:
 
 def sharded() -> bool:
     """Whether frozen weights are split: ``accelerate launch --use_fsdp`` and two or more."""
-    return world() > 1 and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    return world() > 1 and _fsdp()
+
+
+def asked_to_shard() -> bool:
+    """The same, known from the launcher before the processes have met."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and _fsdp()
+
+
+def _fsdp() -> bool:
+    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
 
 
 def own_device(device: str) -> str:

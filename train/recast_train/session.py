@@ -50,6 +50,13 @@ def run_recipe(
         DataError: Prompts or a checkpoint are broken.
     """
     plan = load_plan(find_recipe(recipe), overrides)
+    if distributed.asked_to_shard() and not plan.policy.shards:
+        raise ConfigError(
+            [
+                f"model.kind: {plan.policy.name} does not split its weights, and --use_fsdp would "
+                "do nothing; launch it with torchrun, each process keeping a whole model"
+            ]
+        )
     prompts = load_prompts(plan.recipe.prompts)
     if len(prompts) < plan.recipe.groups.prompts_per_epoch:
         raise ConfigError(

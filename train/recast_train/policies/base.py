@@ -181,4 +181,6 @@ class PolicySpec:
     """Callable: (config, PolicySetup) -> Policy."""
     solvers: tuple[str, ...]
     """What the recipe's ``sampler.solver`` may say; the first is the default."""
+    shards: bool = False
+    """Whether it heeds ``PolicySetup.shard``; one that does not is refused under FSDP."""
     summary: str = ""

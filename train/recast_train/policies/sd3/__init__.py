@@ -18,5 +18,6 @@ POLICY = PolicySpec(
     config=Sd3Config,
     build=_build,
     solvers=("euler", "dpm2"),
+    shards=True,
     summary="SD3 and SD3.5 with LoRA on the joint attention",
 )
