@@ -13,9 +13,9 @@ PLOT: PlotSpec[Intervals] = PlotSpec(
     name="audit-bias",
     title="Picture properties and the judge",
     read=(
-        "Log-odds of winning per standard deviation of a property, within the most judged pair "
-        "of models. A bar clear of 0 says that the judge favours more (right) or less (left) of "
-        "it; a hatched row could not be measured."
+        "Log-odds of winning per standard deviation (SD) of a property, within the most judged "
+        "pair of models: right of 0 the judge favours more of it, left less. A hollow dot is not "
+        "beyond chance once all properties are counted; a hatched row could not be measured."
     ),
     draw=draw_intervals,
     table=intervals_table,

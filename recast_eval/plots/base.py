@@ -37,6 +37,10 @@ SERIES: Final = (
 MARKERS: Final = "osD^vPX*"
 DASHES: Final = ("-", (0, (5, 1.6)), (0, (1.5, 1.2)), (0, (5, 1.4, 1.4, 1.4)))
 INK, MUTED, GRID, NO_DATA = "#1b1f24", "#5c6671", "#d4d9df", "#9aa1a9"
+PAPER: Final = "#fefefe"
+"""Inside of a hollow marker: what the figure lies on."""
+ON_SERIES: Final = "#101418"
+"""Text on a series' colour, which is light enough for it in both themes."""
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -195,7 +199,7 @@ def _for_page(text: str, key: str) -> str:
     for attribute in ("width", "height", "version"):
         root.attrib.pop(attribute, None)
     root.set("viewBox", f"0 0 {width} {height}")
-    root.set("style", f"max-width:{1.45 * float(width):.0f}px")
+    root.set("style", f"max-width:{1.65 * float(width):.0f}px")
     root.set("aria-hidden", "true")
     ElementTree.register_namespace("", _SVG)
     return ElementTree.tostring(root, encoding="unicode")
@@ -216,9 +220,11 @@ def _rename(node: ElementTree.Element, refers: set[str], key: str) -> None:
             node.set(attribute, _themed(value))
 
 
-_VARIABLES: Final = {INK: "--ink", MUTED: "--muted", GRID: "--grid", NO_DATA: "--no-data"} | {
-    color: f"--s{index}" for index, color in enumerate(SERIES)
-}
+_VARIABLES: Final = (
+    {INK: "--ink", MUTED: "--muted", GRID: "--grid", NO_DATA: "--no-data"}
+    | {PAPER: "--raised"}
+    | {color: f"--s{index}" for index, color in enumerate(SERIES)}
+)
 
 
 def _themed(style: str) -> str:
@@ -242,7 +248,7 @@ def place_legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> N
         # matplotlib hides labels that begin with an underscore
         [f" {label}" if label.startswith("_") else label for label in shown],
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.62 / max(1.0, height - 0.9)),
+        bbox_to_anchor=(0.5, -0.46 / max(1.0, height - 0.9)),
         ncols=columns,
         handlelength=2.6,
     )

@@ -13,8 +13,9 @@ PLOT: PlotSpec[Intervals] = PlotSpec(
     name="category-wins",
     title="Win rates by category",
     read=(
-        "One row a category of prompts. These are explorations: read a row only with its "
-        "adjusted p-value, and a hatched row as 'nothing was judged'."
+        "One row a category of prompts, with 95 % intervals. These are explorations: a hollow "
+        "dot is not beyond chance once all categories are counted; in a hatched row nothing was "
+        "judged."
     ),
     draw=draw_intervals,
     table=intervals_table,

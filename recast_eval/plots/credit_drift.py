@@ -74,7 +74,7 @@ def draw_credit_drift(axes: Axes, info: CreditDrift) -> None:
     )
     hatch_missing(axes, info.multiplier)
     steps, rows = len(info.sigmas), len(info.epochs)
-    across = range(0, steps, max(1, -(-steps // 8)))
+    across = range(0, steps, max(1, -(-steps // 10)))
     down = range(0, rows, max(1, -(-rows // 6)))
     axes.set_xticks([j + 0.5 for j in across], [f"{info.sigmas[j]:.2f}" for j in across])
     axes.set_yticks([i + 0.5 for i in down], [str(info.epochs[i]) for i in down], rotation=0)

@@ -32,7 +32,7 @@ def draw_credit_spread(axes: Axes, info: CreditWeights) -> None:
     )
     hatch_missing(axes, info.spread)
     steps = len(info.sigmas)
-    shown = range(0, steps, max(1, -(-steps // 8)))
+    shown = range(0, steps, max(1, -(-steps // 10)))
     axes.set_xticks([j + 0.5 for j in shown], [f"{info.sigmas[j]:.2f}" for j in shown])
     axes.set_yticks([k + 0.5 for k in range(len(info.rewards))], [fit(r) for r in info.rewards])
     axes.tick_params(axis="y", rotation=0)

@@ -86,7 +86,7 @@ def draw_credit_weights(axes: Axes, info: CreditWeights) -> None:
     )
     hatch_missing(axes, info.multiplier)
     steps = len(info.sigmas)
-    shown = range(0, steps, max(1, -(-steps // 8)))
+    shown = range(0, steps, max(1, -(-steps // 10)))
     axes.set_xticks([j + 0.5 for j in shown], [f"{info.sigmas[j]:.2f}" for j in shown])
     axes.set_yticks(
         [k + 0.5 for k in range(len(info.rewards))], [fit(r) for r in info.rewards], rotation=0
@@ -139,7 +139,8 @@ PLOT = PlotSpec(
     title="Credit W over the denoising steps",
     read=(
         "Each cell says how many times its static share a reward gets at a step: 1 is the "
-        "static baseline, rows average 1 because budgets are kept. Noise is on the left."
+        "static baseline, above 1 (orange) the step listens more to this reward, below 1 "
+        "(purple) less. Rows average 1 because budgets are kept. Noise is on the left."
     ),
     draw=draw_credit_weights,
     table=credit_weights_table,

@@ -1,7 +1,7 @@
 """Estimates with intervals, one row each: differences, win rates, categories."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 
 from recast_eval.plots.base import (
     MARKERS,
+    PAPER,
     Cell,
     PlotSpec,
     Table,
@@ -17,6 +18,9 @@ from recast_eval.plots.base import (
     place_legend,
     series_color,
 )
+
+CLEAR: Final = 0.05
+"""Adjusted p-values below it are beyond chance."""
 
 
 class Row(NamedTuple):
@@ -66,7 +70,10 @@ def intervals_info(
 
 
 def draw_intervals(axes: Axes, info: Intervals) -> None:
-    """A dot and a bar a row, the reference as a line; rows without data are hatched."""
+    """A dot and a bar a row, the reference as a line; rows without data are hatched.
+
+    A dot is hollow if the row's adjusted p says that it is not beyond chance.
+    """
     groups = list(dict.fromkeys(row.group for row in info.rows))
     axes.axvline(info.reference, color=mpl.rcParams["axes.edgecolor"], linewidth=1)
     for y, row in enumerate(info.rows):
@@ -84,6 +91,7 @@ def draw_intervals(axes: Axes, info: Intervals) -> None:
             color=color,
             marker=MARKERS[index % len(MARKERS)],
             markersize=6,
+            markerfacecolor=color if row.p is None or row.p < CLEAR else PAPER,
             linestyle="none",
         )
     axes.set_yticks(range(len(info.rows)), [fit(row.name, 30) for row in info.rows])

@@ -44,6 +44,8 @@ class Lines(NamedTuple):
     """What the band is; empty if there is none."""
     y_limits: tuple[float, float] | None = None
     """What lies outside is cut off in the picture, never in the table."""
+    smooth: int = 1
+    """Points of the running mean that is drawn over the faint points themselves; 1: none."""
 
 
 def lines_info(
@@ -57,6 +59,7 @@ def lines_info(
     reverse_x: bool = False,
     zero: float | None = None,
     y_limits: tuple[float, float] | None = None,
+    smooth: int = 1,
 ) -> Lines:
     """Gather series; a band is ``y`` minus and plus ``multiplier`` standard errors.
 
@@ -70,6 +73,7 @@ def lines_info(
         reverse_x: Draw large x on the left.
         zero: A dotted line at this y.
         y_limits: Cut the picture off here.
+        smooth: Draw a centred running mean over so many points, and the points faintly.
 
     Raises:
         ValueError: A series is not as long as its x.
@@ -84,7 +88,19 @@ def lines_info(
             value, half = np.asarray(y, float), multiplier * np.asarray(error, float)
             low, high = tuple(value - half), tuple(value + half)
         made.append(Line(name, tuple(map(float, x)), tuple(map(float, y)), low, high))
-    return Lines(tuple(made), x_label, y_label, reverse_x, zero, band, y_limits)
+    return Lines(tuple(made), x_label, y_label, reverse_x, zero, band, y_limits, smooth)
+
+
+def running_mean(values: Sequence[float], width: int) -> np.ndarray:
+    """Centred mean of ``width`` neighbours, of fewer at the ends; NaN counts as missing."""
+    found = np.asarray(values, float)
+    known = np.isfinite(found)
+    kernel = np.ones(min(width, max(1, len(found))))
+    total = np.convolve(np.where(known, found, 0.0), kernel, mode="same")
+    count = np.convolve(known.astype(float), kernel, mode="same")
+    mean = np.full(len(found), np.nan)
+    np.divide(total, count, out=mean, where=count > 0.5)
+    return mean
 
 
 def draw_lines(axes: Axes, info: Lines) -> None:
@@ -98,17 +114,33 @@ def draw_lines(axes: Axes, info: Lines) -> None:
             axes.fill_between(
                 line.x, line.low, line.high, color=style["color"], alpha=0.16, linewidth=0
             )
-        axes.plot(line.x, line.y, **style)
+        drawn: Sequence[float] = line.y
+        if info.smooth > 1 and len(line.y) > info.smooth:
+            axes.plot(line.x, line.y, color=style["color"], linewidth=0.9, alpha=0.35)
+            drawn = running_mean(line.y, info.smooth).tolist()
+        axes.plot(line.x, drawn, **style)
         handles.append(Line2D([], [], **style))
     if info.zero is not None:
         axes.axhline(info.zero, linestyle=":", color=mpl.rcParams["axes.edgecolor"], linewidth=1)
     axes.set(xlabel=fit(info.x_label, 48), ylabel=fit(info.y_label, 34))
-    axes.yaxis.set_major_locator(MaxNLocator(6))
+    _ticks(axes, info)
     if info.y_limits is not None:
         axes.set_ylim(*info.y_limits)
     if info.reverse_x:
         axes.invert_xaxis()
     place_legend(axes, handles, [line.name for line in info.lines])
+
+
+def _ticks(axes: Axes, info: Lines) -> None:
+    """Whole steps at whole numbers; noise in the last digits does not fill the picture."""
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.get_major_formatter().set_useOffset(False)  # type: ignore[attr-defined]
+    if all(x == int(x) for line in info.lines for x in line.x if np.isfinite(x)):
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+    known = np.array([y for line in info.lines for y in line.y if np.isfinite(y)])
+    if known.size and np.ptp(known) < 1e-4 * np.abs(known).max():
+        middle = float(known.mean())
+        axes.set_ylim(*sorted((0.5 * middle, 1.5 * middle)))
 
 
 def lines_table(info: Lines) -> Table:

@@ -13,9 +13,10 @@ PLOT: PlotSpec[Intervals] = PlotSpec(
     name="paired-differences",
     title="Differences on the same prompts",
     read=(
-        "Mean difference per prompt between the two models, with its interval clustered by "
-        "prompt. Right of the line the first-named model is better; each scorer is divided by "
-        "the standard deviation of its own prompt means, so that rows can be compared."
+        "Mean difference on the same prompts with its 95 % interval; right of the line the "
+        "first-named model scores higher. Each scorer is divided by the standard deviation (SD) "
+        "of its own prompt means, so that rows can be compared. A hollow dot is not beyond "
+        "chance once all comparisons are counted, even if its own bar is clear of the line."
     ),
     draw=draw_intervals,
     table=intervals_table,

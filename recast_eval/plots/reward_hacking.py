@@ -8,7 +8,8 @@ PLOT: PlotSpec[Points] = PlotSpec(
     title="Training rewards against held-out judges",
     read=(
         "Each point is a model against the reference: right means its training rewards rose, up "
-        "means the held-out judges rose. Bottom right is the corner of reward hacking."
+        "means the held-out judges rose. Below and right of the dotted cross is the corner of "
+        "reward hacking. Bars are 95 % over prompts of the mean over scorers."
     ),
     draw=draw_points,
     table=points_table,

@@ -7,7 +7,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from recast_eval.plots.base import Cell, PlotSpec, Table, fit, place_legend, series_color
+from recast_eval.plots.base import (
+    ON_SERIES,
+    Cell,
+    PlotSpec,
+    Table,
+    fit,
+    place_legend,
+    series_color,
+)
 
 
 class Shares(NamedTuple):
@@ -52,7 +60,7 @@ def draw_shares(axes: Axes, info: Shares) -> None:
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color="#ffffff",
+                    color=ON_SERIES,
                 )
         left = left + share[:, index]
         handles.append(Patch(**look, label=part))

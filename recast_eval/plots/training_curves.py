@@ -9,7 +9,7 @@ PLOT: PlotSpec[Lines] = PlotSpec(
     read=(
         "The mean of a training reward over the images of each epoch. A rise says that "
         "training works on what it was given, not that pictures became better: that is for "
-        "the held-out judges below."
+        "the held-out judges."
     ),
     draw=draw_lines,
     table=lines_table,

@@ -13,8 +13,9 @@ PLOT: PlotSpec[Intervals] = PlotSpec(
     name="win-rates",
     title="Win rates",
     read=(
-        "Share of pairs that the first-named model wins, ties and flips as half. "
-        "A bar that crosses 0.5 says: cannot be told apart."
+        "Share of pairs that the first-named model wins, ties and flips as half, with its 95 % "
+        "interval. A bar that crosses 0.5 says: cannot be told apart; so does a hollow dot, "
+        "which counts all comparisons."
     ),
     draw=draw_intervals,
     table=intervals_table,

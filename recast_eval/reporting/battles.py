@@ -1,14 +1,17 @@
 """What the judges say: win rates of pairs by axis and category, and how verdicts ended."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from recast_eval.judging.records import VerdictRecord
 from recast_eval.reporting.scores import Pair
 from recast_eval.stats import (
     WinRate,
     WorstCase,
+    benjamini_hochberg,
     decisive_win_rate,
     holm,
     sign_test,
@@ -36,7 +39,7 @@ class Battle:
     """Why pairs are unscored."""
     p: float = 1.0
     p_adjusted: float = 1.0
-    """Holm over the table that it stands in."""
+    """Over the table that it stands in: Holm; Benjamini and Hochberg over the categories."""
 
     @property
     def n_total(self) -> int:
@@ -121,7 +124,7 @@ def battle_table(
             split = [
                 _battle([v for v in mine if _in(v, n, known)], judge, axis, focus, n) for n in names
             ]
-    return BattleTable(judges, axes, _adjusted(whole), _adjusted(split))
+    return BattleTable(judges, axes, _adjusted(whole, holm), _adjusted(split, benjamini_hochberg))
 
 
 def _in(verdict: VerdictRecord, name: str, known: set[str]) -> bool:
@@ -130,8 +133,10 @@ def _in(verdict: VerdictRecord, name: str, known: set[str]) -> bool:
     return verdict.category == name
 
 
-def _adjusted(battles: Sequence[Battle]) -> tuple[Battle, ...]:
-    values = holm([b.p for b in battles])
+def _adjusted(
+    battles: Sequence[Battle], adjust: Callable[[Sequence[float]], np.ndarray]
+) -> tuple[Battle, ...]:
+    values = adjust([b.p for b in battles])
     return tuple(replace(b, p_adjusted=float(p)) for b, p in zip(battles, values, strict=True))
 
 

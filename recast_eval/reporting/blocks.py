@@ -1,6 +1,7 @@
 """What a page is made of: plain values that a template turns into HTML."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,6 +22,8 @@ class Cell:
     text: str
     value: str | int | float | None = None
     look: Look = ""
+    ends: tuple[float, float] | None = None
+    """An interval around the value: two more columns of the CSV, one text in the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,26 @@ class TableBlock:
 
     @property
     def table(self) -> Table:
-        """Values for the CSV."""
-        return Table(
-            self.columns,
-            tuple(tuple(c.text if c.value is None else c.value for c in row) for row in self.rows),
-        )
+        """Values for the CSV; an interval gets columns of its own."""
+        wide = [any(c.ends for c in column) for column in zip(*self.rows, strict=True)]
+        wide += [False] * (len(self.columns) - len(wide))
+        columns: list[str] = []
+        for name, has_ends in zip(self.columns, wide, strict=True):
+            columns += [name, f"{name}: low", f"{name}: high"] if has_ends else [name]
+        rows = []
+        for row in self.rows:
+            values: list[str | int | float | None] = []
+            for cell, has_ends in zip(row, wide, strict=True):
+                values.append(cell.text if cell.value is None else cell.value)
+                values += (cell.ends or (None, None)) if has_ends else ()
+            rows.append(tuple(values))
+        return Table(tuple(columns), tuple(rows))
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers: their heads stand over them, on the right."""
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+        return tuple(any(isinstance(c.value, (int, float)) for c in column) for column in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +158,13 @@ class Maker:
         """
         spec = PLOTS.load(plot)
         key = f"f{next(self._numbers)}"
+        read = read or spec.read
+        if band := getattr(info, "band", ""):
+            read = f"{read} Shaded: {band}."
         return FigureBlock(
             key,
             title or spec.title,
-            read or spec.read,
+            read,
             Markup(svg(spec, info, key=key)),  # noqa: S704 - written by an XML serialiser
             spec.alt(info),
             spec.table(info),
@@ -176,23 +197,40 @@ class Maker:
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
-    """A number as people write it: ``digits`` significant figures, a real minus sign."""
+    """A number as people write it: ``digits`` significant figures, a real minus sign.
+
+    Zeros at the end are kept, so that a column is equally exact throughout; whole numbers are
+    whole.
+    """
     if value is None or value != value:
         return "no data"
     if value in (float("inf"), float("-inf")):
         return "unbounded"
-    text = f"{value:.{digits}g}"
-    if "e" in text and 1e-4 <= abs(value) < 1e6:
-        text = f"{value:.0f}" if abs(value) >= 1 else f"{value:.6f}"
-    return text.replace("-", "\u2212", 1) if text.startswith("-") else text
+    if value == int(value) and abs(value) < 1e6:
+        text = f"{value + 0.0:.0f}"
+    else:
+        text = f"{value:#.{digits}g}".removesuffix(".")
+        if "e" in text and 1e-4 <= abs(value) < 1e6:
+            text = f"{value:.0f}" if abs(value) >= 1 else f"{value:.6f}"
+    return minus(text)
+
+
+def minus(text: str) -> str:
+    """A real minus sign, and none before a zero."""
+    return re.sub(r"-(?=[\d.])", "\u2212", re.sub(r"-(?=0(?:\.0*)?(?![\d.]))", "", text))
 
 
 def with_interval(estimate: float, low: float, high: float) -> str:
     """``0.488 [0.449, 0.526]``: as many decimals as the interval's width justifies."""
     width = high - low
     decimals = 2 if width <= 0 else min(8, max(0, 1 - math.floor(math.log10(width))))
-    shown = [f"{v:.{decimals}f}".replace("-", "\u2212") for v in (estimate, low, high)]
+    shown = [minus(f"{v:.{decimals}f}") for v in (estimate, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def interval_cell(estimate: float, low: float, high: float, look: Look = "") -> Cell:
+    """An estimate and its interval: one text in the page, three numbers in the CSV."""
+    return Cell(with_interval(estimate, low, high), estimate, look, (low, high))
 
 
 def percents(low: float, high: float) -> str:

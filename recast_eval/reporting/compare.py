@@ -1,5 +1,6 @@
 """Two evaluations made at different times: are they comparable, and what changed?"""
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,9 +18,10 @@ from recast_eval.reporting.blocks import (
     Maker,
     NoteBlock,
     Section,
+    interval_cell,
+    number_text,
     p_text,
     percent,
-    with_interval,
     words,
 )
 from recast_eval.reporting.distrust import Doubt
@@ -32,6 +34,16 @@ from recast_eval.reporting.summary import Answer, Summary
 
 _GRAVE = ("digests.", "seeds.", "facts.sampler", "facts.images_per_prompt")
 _HARMLESS = ("command", "hardware.")
+_ONE_SIDED = re.compile(
+    r"(?:digests\.(?:scorer|judge)/|facts\.(?:roles|scorers|judges)\.)(?P<name>[^.]+)"
+)
+
+
+MOVED = (
+    "Mean change on the same prompts with its 95 % interval: right of the line the score rose. "
+    "Each scorer is divided by the standard deviation (SD) of its own prompt means. A hollow dot "
+    "is not beyond chance once all comparisons are counted."
+)
 
 
 class Change(NamedTuple):
@@ -42,6 +54,8 @@ class Change(NamedTuple):
     after: str
     grave: bool
     """It can change numbers by itself: prompts, scorers, judges, seeds, sampler."""
+    shared: bool = True
+    """False for a scorer or judge that one side did not use: it compares nothing."""
 
 
 class Shift(NamedTuple):
@@ -55,12 +69,19 @@ def manifest_changes(before: Manifest | None, after: Manifest | None) -> tuple[C
     """Every fact on which two manifests differ, the grave first."""
     old = manifest_facts(before) if before else {}
     new = manifest_facts(after) if after else {}
-    found = [
-        Change(key, old.get(key, "none"), new.get(key, "none"), key.startswith(_GRAVE))
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key) and not key.startswith(_HARMLESS)
-    ]
-    return tuple(sorted(found, key=lambda c: not c.grave))
+    found, alone = list[Change](), dict[str, Change]()
+    for key in dict.fromkeys([*old, *new]):
+        if old.get(key) == new.get(key) or key.startswith(_HARMLESS):
+            continue
+        measurer = _ONE_SIDED.match(key)
+        if measurer and (key not in old or key not in new):
+            name = measurer["name"]  # a scorer or judge of one side only: what is shared stands
+            sides = ("used", "not used") if key in old else ("not used", "used")
+            alone.setdefault(name, Change(name, *sides, grave=False, shared=False))
+            continue
+        grave = key.startswith(_GRAVE)
+        found.append(Change(key, old.get(key, "none"), new.get(key, "none"), grave))
+    return (*sorted(found, key=lambda c: not c.grave), *alone.values())
 
 
 def scorer_changes(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
@@ -230,7 +251,7 @@ def _comparable(
             words(c.fact),
             words(c.before),
             words(c.after),
-            words("changes numbers" if c.grave else "may change numbers", "bad" if c.grave else ""),
+            _matters(c),
         ]
         for c in changes
     ]
@@ -258,7 +279,18 @@ def _comparable(
                 table,
             )
         )
-    return Section("comparable", "Is it comparable?", "By manifests and digests.", tuple(blocks))
+    return Section(
+        "comparable",
+        "Is it comparable?",
+        "What the two manifests and the checksums of prompts, scorers, judges and pictures say.",
+        tuple(blocks),
+    )
+
+
+def _matters(change: Change) -> Cell:
+    if not change.shared:
+        return words("compares nothing", "open")
+    return words("changes numbers", "bad") if change.grave else words("may change numbers")
 
 
 def _scores(moved: tuple[Shift, ...], maker: Maker) -> Section | None:
@@ -268,23 +300,20 @@ def _scores(moved: tuple[Shift, ...], maker: Maker) -> Section | None:
     rows = []
     for model in dict.fromkeys(s.model for s in moved):
         mine = [s.difference for s in moved if s.model == model]
-        info = intervals_info([_row(d) for d in mine], x_label="after minus before, in SD")
-        blocks.append(
-            maker.figure("paired-differences", info, title=f"{model}: after minus before")
-        )
+        info = intervals_info([_row(d) for d in mine], x_label="after minus before (SD)")
+        title = f"{model}: after minus before"
+        blocks.append(maker.figure("paired-differences", info, title=title, read=MOVED))
         for d in mine:
             says = {"better": "rose", "worse": "fell", "open": "cannot be told apart"}[d.verdict]
-            shown = (
-                with_interval(d.estimate, d.interval.low, d.interval.high)
-                if d.interval
-                else f"{d.estimate:.3g} (no interval)"
-            )
+            shown = Cell(f"{number_text(d.estimate)} (no interval)", d.estimate)
+            if d.interval is not None:
+                shown = interval_cell(d.estimate, d.interval.low, d.interval.high)
             look = {"better": "good", "worse": "bad", "open": "open"}[d.verdict]
             rows.append(
                 [
                     words(model),
                     words(d.scorer),
-                    Cell(shown, d.estimate),
+                    shown,
                     Cell(str(d.n_prompts), d.n_prompts),
                     Cell(p_text(d.p_adjusted), d.p_adjusted),
                     Cell(says, says, look),  # type: ignore[arg-type]
@@ -300,7 +329,12 @@ def _scores(moved: tuple[Shift, ...], maker: Maker) -> Section | None:
     ]
     read = "On shared prompts and samples, clustered by prompt; Holm over this table."
     blocks.append(maker.table("Every change", read, head, rows))
-    return Section("scores", "Scores, after minus before", "Same model, twice.", tuple(blocks))
+    return Section(
+        "scores",
+        "Scores, after minus before",
+        "The same model on the same prompts, at two times.",
+        tuple(blocks),
+    )
 
 
 def _row(d: Difference) -> Row:

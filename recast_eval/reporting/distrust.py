@@ -33,6 +33,13 @@ class Hacking(NamedTuple):
 def doubts(facts: Facts) -> tuple[Doubt, ...]:
     """Everything worth a warning, the grave first."""
     found = [doubt for one in facts.evaluations for doubt in _of_evaluation(one, facts)]
+    if not facts.evaluations:
+        found.append(
+            Doubt(
+                "Nothing held out was measured: rewards that were trained on rise whether or not "
+                "pictures become better (recast-eval score, judge)."
+            )
+        )
     found += _of_runs(facts.runs)
     found += [Doubt(note) for note in facts.inputs.notes]
     unique = list(dict.fromkeys(found))

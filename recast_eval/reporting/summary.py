@@ -8,7 +8,14 @@ from recast_eval.reporting.blocks import number_text, p_text, percent, percents
 from recast_eval.reporting.distrust import Doubt, doubts
 from recast_eval.reporting.facts import EvaluationFacts, Facts
 from recast_eval.reporting.scores import Difference
+from recast_eval.reporting.sweeps import matches, run_results, swept
 from recast_eval.stats import detectable_rate
+
+SAYS = {
+    "better": "clearly higher",
+    "worse": "clearly lower",
+    "open": "cannot be told apart",
+}
 
 
 class Answer(NamedTuple):
@@ -32,7 +39,7 @@ class Summary(NamedTuple):
 def summarise(facts: Facts) -> Summary:
     """Answer the five questions; what cannot be answered is said to be so."""
     main = facts.evaluations[0] if facts.evaluations else None
-    return Summary(_compared(facts), _answers(main), doubts(facts))
+    return Summary(_compared(facts), (*_answers(main), *_over_sweep(facts)), doubts(facts))
 
 
 def _plural(count: int, word: str) -> str:
@@ -49,7 +56,7 @@ def _compared(facts: Facts) -> Answer:
         text = (
             f"{_plural(len(one.models), 'model')} ({', '.join(one.models[:6])}"
             f"{', …' if len(one.models) > 6 else ''}) on {_plural(len(one.prompts), 'prompt')}"
-            f" x {_plural(max(1, len(samples)), 'image')}; "
+            f" \u00d7 {_plural(max(1, len(samples)), 'image')}; "
             f"{_plural(roles.count('train'), 'training reward')}, "
             f"{_plural(roles.count('heldout'), 'held-out judge')}"
         )
@@ -60,8 +67,8 @@ def _compared(facts: Facts) -> Answer:
     if facts.runs:
         kinds = sorted({run.method for run in facts.runs})
         points.append(
-            f"{_plural(len(facts.runs), 'training run')}: {', '.join(kinds[:5])}"
-            f"{', …' if len(kinds) > 5 else ''}."
+            f"{_plural(len(facts.runs), 'training run')} (method + how rewards are joined + "
+            f"credit): {', '.join(kinds[:5])}{', …' if len(kinds) > 5 else ''}."
         )
     lead = "Nothing was evaluated; this report shows training only."
     if facts.evaluations and facts.evaluations[0].focus:
@@ -73,9 +80,34 @@ def _compared(facts: Facts) -> Answer:
 
 def _answers(facts: EvaluationFacts | None) -> tuple[Answer, ...]:
     if facts is None or facts.focus is None:
-        nothing = "Not answerable: two models that were evaluated are needed."
+        nothing = (
+            "Not known: two models have to be evaluated on the same prompts; training rewards "
+            "alone cannot say it."
+        )
         return (Answer("better", "Which model is better?", nothing),)
     return (_better(facts), _how_much(facts), _how_sure(facts), _on_what(facts))
+
+
+def _over_sweep(facts: Facts) -> tuple[Answer, ...]:
+    runs = swept(facts.runs)
+    found = matches(runs, run_results(facts, runs)) if runs else ()
+    if not found:
+        return ()
+    points = []
+    for method in dict.fromkeys(match.method for match in found):
+        mine = [match for match in found if match.method == method]
+        looks = [match.verdict for match in mine]
+        up, down = looks.count("better"), looks.count("worse")
+        points.append(
+            f"{method} against {mine[0].reference}, over runs of the same budget and seed: of "
+            f"{_plural(len(mine), 'score')} {up} clearly higher, {down} clearly lower, "
+            f"{len(mine) - up - down} cannot be told apart."
+        )
+    points.append(
+        f"Exact sign test over runs, adjusted for {_plural(len(found), 'comparison')}; training "
+        "rewards count here where nothing else was measured."
+    )
+    return (Answer("sweep", "Which method, over the sweep?", points[0], tuple(points[1:])),)
 
 
 def _count(found: Sequence[Difference]) -> tuple[int, int, int]:
@@ -119,12 +151,33 @@ def _better(facts: EvaluationFacts) -> Answer:
                 f"Of {len(found)} {what}: {up} clearly higher, {down} clearly lower, "
                 f"{level} cannot be told apart."
             )
-    others = [p for p in facts.pairs if p != facts.focus and facts.focus[0] == p[0]]
-    for pair in others[:2]:
+    points += _against_reference(facts)
+    return Answer("better", "Which model is better?", lead, tuple(points))
+
+
+def _against_reference(facts: EvaluationFacts) -> list[str]:
+    """How both models of the focus stand against the reference, if it is a third."""
+    assert facts.focus is not None  # noqa: S101
+    points = []
+    for model in facts.focus:
+        pair = model, facts.reference
+        if pair not in facts.pairs or pair == facts.focus:
+            continue
+        said = [
+            f"{SAYS[d.verdict]} on all training rewards together"
+            for d in facts.aggregate.of_pair(pair)
+        ]
         battle = facts.battles.main(pair)
         if battle is not None and battle.rate is not None:
-            points.append(f"Against {pair[1]} it wins {percent(battle.rate.estimate)} of pairs.")
-    return Answer("better", "Which model is better?", lead, tuple(points))
+            rate = battle.rate
+            beyond = "beyond chance" if battle.verdict != "open" else "not beyond chance"
+            said.append(
+                f"wins {percent(rate.estimate)} of judged pairs "
+                f"[{percents(rate.low, rate.high)}], {beyond}"
+            )
+        if said:
+            points.append(f"{model} against {facts.reference}: {'; '.join(said)}.")
+    return points
 
 
 def _how_much(facts: EvaluationFacts) -> Answer:
@@ -149,9 +202,12 @@ def _how_much(facts: EvaluationFacts) -> Answer:
     known = [d for d in held if d.effect == d.effect]
     if known:
         mean = sum(d.effect for d in known) / len(known)
+        up, down, _ = _count(known)
+        alone = "" if up or down else "; no single one is beyond chance"
         points.append(
-            f"Held-out scores differ by {number_text(mean, 2)} standard deviations on average "
-            f"over {_plural(len(known), 'judge')}."
+            f"Averaged over {_plural(len(known), 'held-out judge')}, {facts.focus[0]} is "
+            f"{number_text(abs(mean), 2)} standard deviations {'lower' if mean < 0 else 'higher'} "
+            f"than {facts.focus[1]}{alone}."
         )
     return Answer("much", "By how much?", lead, tuple(points))
 
@@ -163,9 +219,9 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
     lead = f"The unit is the prompt: {_plural(len(facts.prompts), 'prompt')}."
     if battle is not None and battle.rate is not None:
         lead = (
-            f"{_certainty(battle.p_adjusted)} on the judged pairs: p {_equals(battle.p_adjusted)} "
-            f"(sign test over {_plural(battle.rate.n_prompts, 'prompt')}, Holm over "
-            f"{len(facts.battles.whole)} comparisons)."
+            f"{_certainty(battle.p_adjusted)}: p {_equals(battle.p_adjusted)} for the judged pairs "
+            f"(sign test over {_plural(battle.rate.n_prompts, 'prompt')}, adjusted for "
+            f"{_plural(len(facts.battles.whole), 'comparison')})."
         )
         level = detectable_rate(battle.rate.n_prompts, tie_share=min(0.99, battle.rate.tie_share))
         points.append(
@@ -176,15 +232,15 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
         )
         if battle.states["unscored"]:
             points.append(
-                f"Had the {_plural(battle.states['unscored'], 'unscored pair')} all gone one way: "
-                f"{percents(battle.worst.low, battle.worst.high)}."
+                f"{_plural(battle.states['unscored'], 'pair')} could not be scored; had all of "
+                f"them gone one way: {percents(battle.worst.low, battle.worst.high)}."
             )
     held = facts.scores.of_pair(facts.focus, "heldout")
     if held:
         best = min(held, key=lambda d: d.p_adjusted)
         points.append(
-            f"Strongest held-out difference: {best.scorer}, p {_equals(best.p_adjusted)} after "
-            f"Holm over {len(facts.scores.differences)} comparisons."
+            f"Strongest held-out difference: {best.scorer}, p {_equals(best.p_adjusted)}, adjusted "
+            f"for {_plural(len(facts.scores.differences), 'comparison')}."
         )
     points.append("Intervals are 95 %, clustered by prompt.")
     return Answer("sure", "How sure is that?", lead, tuple(points))
@@ -192,8 +248,8 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
 
 def _certainty(p: float) -> str:
     if p < 0.001:
-        return "Very sure"
-    return "Sure" if p < 0.05 else "Not sure"
+        return "Very sure that they differ"
+    return "Sure that they differ" if p < 0.05 else "Not sure that they differ"
 
 
 def _equals(p: float) -> str:
@@ -203,25 +259,33 @@ def _equals(p: float) -> str:
 
 def _on_what(facts: EvaluationFacts) -> Answer:
     assert facts.focus is not None  # noqa: S101
-    first = facts.focus[0]
+    first, second = facts.focus
     points = []
     found = facts.scores.of_pair(facts.focus)
     up = [d for d in found if d.verdict == "better"]
     down = [d for d in found if d.verdict == "worse"]
     lead = f"{first} is clearly higher on {_listed(up)}; clearly lower on {_listed(down)}."
+    if not up and not down:
+        lead = f"No scorer tells {first} and {second} apart beyond chance."
     if not found:
         lead = "No scores of both models."
     axes = [b for b in facts.battles.whole if b.pair == facts.focus and b.rate is not None]
     if axes:
         points.append(
-            "Judged: "
-            + ", ".join(f"{b.axis} {percent(b.rate.estimate)}" for b in axes[:4] if b.rate)
+            f"Win rate of {first} as judged: "
+            + ", ".join(f"{b.axis} {_rated(b)}" for b in axes[:4] if b.rate)
             + "."
         )
     split = [b for b in facts.battles.by_category if b.rate is not None]
     if len(split) > 1:
         points.append(_categories(split))
     return Answer("what", "On what?", lead, tuple(points))
+
+
+def _rated(battle: Battle) -> str:
+    assert battle.rate is not None  # noqa: S101
+    mark = "" if battle.verdict != "open" else " (not beyond chance)"
+    return f"{percent(battle.rate.estimate)}{mark}"
 
 
 def _categories(split: Sequence[Battle]) -> str:

@@ -12,8 +12,8 @@ from recast_eval.reporting.blocks import (
     NoteBlock,
     Section,
     coverage_look,
+    interval_cell,
     p_text,
-    with_interval,
     words,
 )
 from recast_eval.reporting.facts import EvaluationFacts
@@ -34,6 +34,7 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         blocks.append(_measures(audit.judges, maker, source))
     for judge in audit.judges:
         blocks += _of_judge(judge, maker, source)
+    blocks += _contradictions(audit.judges, maker, source)
     blocks += [NoteBlock(f"Not looked at: {text}") for text in audit.skipped]
     return Section(
         "audit",
@@ -42,6 +43,23 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         "not change a verdict, brightness must not decide.",
         tuple(blocks),
     )
+
+
+def _contradictions(judges: list[JudgeAudit], maker: Maker, source: str) -> list[Block]:
+    rows = [
+        [words(judge.judge), words(judge.axis), words(scorer.scorer), words(text)]
+        for judge in judges
+        for scorer in judge.scorers
+        for text in scorer.contradictions[:2]
+    ]
+    if not rows:
+        return []
+    read = (
+        "The pairs on which a clear verdict and a scorer contradict each other most, at most two "
+        "a scorer: look at the pictures to see who is right."
+    )
+    title = "Widest contradictions"
+    return [maker.table(title, read, ["judge", "axis", "scorer", "where"], rows, source=source)]
 
 
 def _lines(judges: list[JudgeAudit], maker: Maker, source: str) -> Block:
@@ -68,9 +86,10 @@ def _measures(judges: list[JudgeAudit], maker: Maker, source: str) -> Block:
     ]
     head = ["judge", "axis", "what", "value [95 % interval]", "n"]
     read = (
-        "A fair judge has a first slot near 0.5, few flips, ties on the null tests, and alpha near "
-        "1 on repeats. The adjusted win rate holds picture properties equal; it stands beside the "
-        "raw one, not instead of it."
+        "A fair judge names the first picture about half the time (0.5), flips seldom, and calls a "
+        "tie where both pictures are the same (null tests). Alpha and kappa measure agreement: 1 "
+        "is perfect, 0 no better than chance. The win rate with equal picture properties stands "
+        "beside the raw one, not instead of it."
     )
     return maker.table("Everything measured", read, head, rows, source=source)
 
@@ -107,7 +126,7 @@ def measures(judge: JudgeAudit) -> Iterator[tuple[str, Measure]]:
 def _cell(measure: Measure) -> Cell:
     if not isinstance(measure, Measured):
         return Cell(f"not measured: {measure.reason}", None, "none")
-    return Cell(with_interval(measure.estimate, measure.low, measure.high), measure.estimate)
+    return interval_cell(measure.estimate, measure.low, measure.high)
 
 
 def _count(measure: Measure) -> Cell:
@@ -131,6 +150,3 @@ def _of_judge(judge: JudgeAudit, maker: Maker, source: str) -> Iterator[Block]:
         yield NoteBlock(
             f"{judge.judge} is moved by {bias.name} (p {p_text(bias.p_holm)} after Holm).", "bad"
         )
-    for scorer in judge.scorers:
-        for text in scorer.contradictions[:2]:
-            yield NoteBlock(f"{judge.judge} against {scorer.scorer}: {text}")

@@ -13,7 +13,7 @@ from recast_eval.reporting.blocks import (
     NoteBlock,
     Section,
     coverage_look,
-    num,
+    minus,
     p_text,
     pair_name,
     percent,
@@ -22,7 +22,7 @@ from recast_eval.reporting.blocks import (
 )
 from recast_eval.reporting.facts import EvaluationFacts
 from recast_eval.reporting.ratings import rate
-from recast_eval.stats import Davidson
+from recast_eval.stats import Davidson, WinRate
 
 NAN = float("nan")
 STATES = ("first wins", "tie", "flip", "second wins", "unscored")
@@ -62,7 +62,10 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         blocks.append(
             maker.figure("category-wins", _info(rows_of), title=title, source=facts.source)
         )
-        blocks.append(_table(title, table.by_category, facts, maker))
+        explored = "The categories are explorations: p is adjusted by Benjamini and Hochberg."
+        blocks.append(
+            _table(f"{title}: numbers", table.by_category, facts, maker, adjusted=explored)
+        )
     return Section(
         "battles",
         "Judged pairs",
@@ -90,7 +93,7 @@ def _ratings(facts: EvaluationFacts, maker: Maker) -> list[Block]:
         rows.append(
             [
                 words(str(model)),
-                Cell(found.ratings[model].text),
+                Cell(minus(found.ratings[model].text)),
                 words(str(best) if best == worst else f"{best} to {worst}"),
                 words("; ".join(", ".join(map(str, g)) for g in alike) or "none"),
                 words(str(_group(found, model) + 1)),
@@ -111,7 +114,7 @@ def _ratings(facts: EvaluationFacts, maker: Maker) -> list[Block]:
     if found.order.kind != "fixed":
         blocks.append(
             NoteBlock(
-                f"Advantage of being shown first, in log-odds: {found.order.text} "
+                f"Advantage of being shown first, in log-odds: {minus(found.order.text)} "
                 "(0 is a judge that does not care)."
             )
         )
@@ -145,7 +148,21 @@ def _worst(b: Battle) -> str:
     return percents(b.worst.low, b.worst.high)
 
 
-def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker: Maker) -> Block:
+def _rate(won: WinRate | None) -> Cell:
+    if won is None:
+        return Cell("no data", None, "none")
+    text = f"{percent(won.estimate)} [{percents(won.low, won.high)}]"
+    return Cell(text, won.estimate, "", (won.low, won.high))
+
+
+def _table(
+    title: str,
+    battles: Sequence[Battle],
+    facts: EvaluationFacts,
+    maker: Maker,
+    *,
+    adjusted: str = "It is adjusted by Holm over this table.",
+) -> Block:
     rows = []
     for b in battles:
         won = b.rate
@@ -155,8 +172,7 @@ def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker:
                 words(b.pair[1]),
                 words(b.judge),
                 words(b.category if b.category is not None else b.axis),
-                Cell(percent(won.estimate), won.estimate) if won else Cell("no data", None, "none"),
-                words(percents(won.low, won.high) if won else "no data"),
+                _rate(won),
                 Cell(percent(b.decisive.estimate), b.decisive.estimate)
                 if b.decisive
                 else Cell("no data", None, "none"),
@@ -166,7 +182,7 @@ def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker:
                 ),
                 Cell(f"{b.n_scored} / {b.n_total}", None, coverage_look(b.n_scored, b.n_total)),
                 words(_worst(b)),
-                num(float(won.n_prompts), 6) if won else Cell("0", 0),
+                Cell(f"{won.n_prompts:,}", won.n_prompts) if won else Cell("0", 0),
                 Cell(p_text(b.p_adjusted), b.p_adjusted),
                 words(SAYS[b.verdict], LOOKS[b.verdict]),
             ]
@@ -174,15 +190,14 @@ def _table(title: str, battles: Sequence[Battle], facts: EvaluationFacts, maker:
     return maker.table(
         title,
         "Ties and flips count half; the interval is Wilson's with the effective number of pairs, "
-        "clustered by prompt; p is the exact sign test over prompts, adjusted by Holm over this "
-        "table. 'If unscored went one way' bounds the rate.",
+        f"clustered by prompt; p is the exact sign test over prompts. {adjusted} "
+        "'If unscored went one way' bounds the rate.",
         [
             "first",
             "second",
             "judge",
             "axis or category",
-            "win rate of first",
-            "95 % interval",
+            "win rate of first [95 % interval]",
             "decided pairs only",
             "win / tie / flip / loss",
             "n scored / n total",

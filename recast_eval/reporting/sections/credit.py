@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from recast_eval.plots import PLOTS
 from recast_eval.plots.credit_drift import credit_drift_info
 from recast_eval.plots.credit_weights import credit_weights_info
 from recast_eval.plots.lines import lines_info
@@ -17,10 +18,12 @@ from recast_eval.stats.intervals import normal_critical
 SHOWN_GROUPS = 6
 SHOWN_REWARDS = 8
 ESTIMATORS = (
-    "The curve that W was solved from, and what each estimator said before pooling. A cross-fit "
-    "curve is a lower bound and forward pairs are unbiased: where they part, believe the pairs. "
-    "What lies far outside is cut off here and kept in the table."
+    "The curve that W was solved from (used), and what each estimator said before pooling: "
+    "cross-fit is a lower bound, forward pairs are unbiased but noisy, corrected is both "
+    "together. Where they part, believe the pairs. Beyond the axis is cut off here and kept in "
+    "the numbers."
 )
+BAND = "95 % bands that hold for all points of a curve together (Bonferroni)"
 THIRDS = ("noisy third", "middle third", "clean third")
 
 
@@ -80,7 +83,12 @@ def _group(runs: Sequence[Run], maker: Maker) -> Iterator[Block]:
     if np.allclose(info.multiplier, 1.0, atol=1e-9):
         yield NoteBlock(f"{label}: W is the static one, 1 everywhere, so it is not drawn.")
         return
-    yield maker.figure("credit-weights", info, title=f"W: {label}", source=source)
+    read = PLOTS.load("credit-weights").read
+    if info.seeds > 1:
+        read += f" Mean over {info.seeds} seeds."
+    read += f" As last set, in epoch {last.epoch + 1}."
+    title = f"Credit W: {label}"
+    yield maker.figure("credit-weights", info, title=title, source=source, read=read)
     if info.seeds > 1:
         yield maker.figure("credit-spread", info, title=f"Spread of W: {label}", source=source)
     yield _realised(last, label, source, maker)
@@ -106,7 +114,7 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
     assert record.curves is not None  # noqa: S101 - the caller checked
     points = len(record.sigmas) - 1
     multiplier = normal_critical(1 - 0.05 / points)
-    band = "95 % for all points together (Bonferroni)"
+    band = BAND
     rewards = record.rewards[:SHOWN_REWARDS]
     errors = record.curve_errors
     yield maker.figure(
@@ -114,7 +122,7 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
         lines_info(
             {r: (record.sigmas, record.curves[k]) for k, r in enumerate(rewards)},
             x_label="noise level",
-            y_label="discriminability",
+            y_label="discriminability (share decided)",
             errors={r: errors[k] for k, r in enumerate(rewards)} if errors else None,
             multiplier=multiplier,
             band=band if errors else "",
@@ -135,7 +143,7 @@ def _measured(record: CreditRecord, label: str, source: str, maker: Maker) -> It
                 lines_info(
                     series,
                     x_label="noise level",
-                    y_label=reward,
+                    y_label=f"share of {reward} decided",
                     reverse_x=True,
                     y_limits=_window([record.curves[k]]),
                 ),
@@ -166,9 +174,10 @@ def _gains(record: CreditRecord, label: str, source: str, maker: Maker, multipli
     info = lines_info(
         series,
         x_label="noise level at which the step starts",
-        y_label="gain (row mean 1)",
+        y_label="gain (mean of a curve is 1)",
         errors=errors,
         multiplier=multiplier,
+        band=BAND if errors else "",
         reverse_x=True,
         zero=1.0,
     )
@@ -183,7 +192,7 @@ def _drift(run: Run, source: str, maker: Maker) -> Iterator[Block]:
     for k, reward in enumerate(last.rewards[:SHOWN_REWARDS]):
         info = credit_drift_info(
             reward,
-            [r.epoch for r in same],
+            [r.epoch + 1 for r in same],
             last.sigmas,
             [r.weights[k] for r in same],
             [r.budgets[k] for r in same],

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from recast_eval.plots.lines import lines_info
-from recast_eval.reporting.blocks import Block, Maker, NoteBlock, Section
+from recast_eval.plots import PLOTS
+from recast_eval.plots.lines import Lines, lines_info
+from recast_eval.reporting.blocks import Block, Maker, NoteBlock, Section, number_text
 from recast_eval.reporting.facts import Facts, command_of
 from recast_eval.reporting.inputs import Run
 
@@ -33,9 +34,41 @@ READ = {
     "rebrl/stage_credit": (
         "Share of the loss that each decoding stage carries, first stage on the left."
     ),
-    "rebrl/gradient_norm": "Gradient norm of each decoding stage.",
-    "rebrl/clip_fraction": "Share of ratios that were clipped, by stage.",
+    "rebrl/gradient_norm": (
+        "Length of each decoding stage's own gradient: a stage far above the others drowns them."
+    ),
+    "rebrl/clip_fraction": "Share of tokens whose policy ratio was clipped, by stage.",
+    "rebrl/kl": (
+        "KL to the base model, a masked token, not weighted: how far the policy has moved."
+    ),
 }
+TITLES = {
+    "aggregator": "Worst alignment of the rewards",
+    "aggregator/cosine": "Agreement of the rewards' gradients",
+    "aggregator/coefficient": "Coefficient of each reward",
+    "aggregator/weight": "Solved weight of each reward",
+    "aggregator/norm": "Gradient norm of each reward",
+    "rebrl/token_weight": "Token weight by decode group",
+    "rebrl/stage_credit": "Credit by decoding stage",
+    "rebrl/gradient_norm": "Gradient norm by decoding stage",
+    "rebrl/clip_fraction": "Clipped ratios by decoding stage",
+    "rebrl/kl": "KL to the base model",
+}
+"""What a family is called; one without a name keeps that of its metrics."""
+LABELS = {
+    "aggregator": "cosine",
+    "aggregator/cosine": "cosine of two gradients",
+    "aggregator/coefficient": "coefficient",
+    "aggregator/weight": "weight",
+    "aggregator/norm": "gradient norm",
+    "rebrl/token_weight": "mean weight of a token",
+    "rebrl/stage_credit": "share of the loss",
+    "rebrl/gradient_norm": "gradient norm",
+    "rebrl/clip_fraction": "share of tokens",
+    "rebrl/kl": "KL a token (nats)",
+}
+APART = ("rebrl",)
+"""Families whose members have different units: each has a figure of its own."""
 
 
 def section(facts: Facts, maker: Maker) -> Section | None:
@@ -78,7 +111,8 @@ def families(names: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, dict
         parts = name.split("/")
         if parts[1] == "cosine" and len(parts) == 4 and parts[2] == parts[3]:
             continue  # a gradient with itself
-        lines.setdefault("/".join(parts[:2]) if len(parts) > 2 else parts[0], []).append(name)
+        own = len(parts) > 2 or parts[0] in APART
+        lines.setdefault("/".join(parts[:2]) if own else parts[0], []).append(name)
     return lines, profiles
 
 
@@ -86,20 +120,17 @@ def _of_run(run: Run, maker: Maker) -> Iterator[Block]:
     lines, profiles = families(list(_names(run)))
     rewards, source = list(run.budgets), command_of(run)
     for family, members in sorted(lines.items()):
+        if family in profiles:
+            continue  # its profile says more than its mean
         series = {}
         for name in members[:SHOWN_LINES]:
             found = [(float(m.step), m.values[name]) for m in run.metrics if name in m.values]
             label = _label(name.removeprefix(f"{family}/"), rewards)
             series[label] = ([x for x, _ in found], [y for _, y in found])
         zero = 0.0 if "cosine" in " ".join(members) or "align" in family else None
-        info = lines_info(series, x_label="optimiser step", y_label=family, zero=zero)
-        yield maker.figure(
-            "diagnostics",
-            info,
-            title=f"{family} in {run.name}",
-            source=source,
-            read=READ.get(family, ""),
-        )
+        label = LABELS.get(family, family)
+        info = lines_info(series, x_label="optimiser step", y_label=label, zero=zero)
+        yield _drawn(info, family, run, maker, source)
     for family, points in sorted(profiles.items()):
         yield _profile(run, family, points, maker)
 
@@ -108,19 +139,24 @@ def _profile(run: Run, family: str, points: dict[int, str], maker: Maker) -> Blo
     index = sorted(points)
     logged = [m for m in run.metrics if any(points[i] in m.values for i in index)]
     nan = float("nan")
-    ends = {"first step": logged[0], "last step": logged[-1]}
+    ends = {"first optimiser step": logged[0], "last optimiser step": logged[-1]}
     series = {
-        when: ([float(i) for i in index], [m.values.get(points[i], nan) for i in index])
+        when: ([i + 1.0 for i in index], [m.values.get(points[i], nan) for i in index])
         for when, m in ends.items()
     }
-    info = lines_info(series, x_label="stage or decode group, early to late", y_label=family)
-    return maker.figure(
-        "diagnostics",
-        info,
-        title=f"{family} in {run.name}",
-        source=command_of(run),
-        read=READ.get(family, ""),
-    )
+    label = LABELS.get(family, family)
+    info = lines_info(series, x_label="stage or decode group, first to last", y_label=label)
+    return _drawn(info, family, run, maker, command_of(run))
+
+
+def _drawn(info: Lines, family: str, run: Run, maker: Maker, source: str) -> Block:
+    """A figure; one sentence if nothing ever moved."""
+    title = f"{TITLES.get(family, family)}, {run.name}"
+    values = {y for line in info.lines for y in line.y}
+    if len(values) == 1:
+        return NoteBlock(f"{title} ({family}): {number_text(values.pop())} throughout.")
+    read = f"{READ.get(family, PLOTS.load('diagnostics').read)} Logged as {family}."
+    return maker.figure("diagnostics", info, title=title, source=source, read=read)
 
 
 def _label(member: str, rewards: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Pictures of the same prompt side by side, and those most worth a look."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from recast_eval.judging.records import VerdictRecord
@@ -31,28 +31,32 @@ class _Shelf:
 
     facts: EvaluationFacts
     thumbs: Thumbnails
+    samples: dict[str, int]
     images: dict[tuple[str, str], ImageRecord]
     scores: dict[tuple[str, str], list[str]]
     verdicts: dict[str, list[VerdictRecord]]
 
     @classmethod
     def of(cls, facts: EvaluationFacts, thumbs: Thumbnails) -> "_Shelf":
+        samples = shown_samples(facts)
         images: dict[tuple[str, str], ImageRecord] = {}
         for model, records in facts.evaluation.images.items():
             for record in records:
-                images.setdefault((model, record.prompt_id), record)
+                if record.sample == samples[record.prompt_id]:
+                    images.setdefault((model, record.prompt_id), record)
         verdicts: dict[str, list[VerdictRecord]] = {}
         for v in facts.evaluation.verdicts:
-            if facts.focus is not None and {v.model_a, v.model_b} == set(facts.focus):
+            if facts.focus is None or {v.model_a, v.model_b} != set(facts.focus) or v.repeat:
+                continue
+            if v.sample == samples.get(v.prompt_id):
                 verdicts.setdefault(v.prompt_id, []).append(v)
-        return cls(facts, thumbs, images, {}, verdicts)
+        return cls(facts, thumbs, samples, images, {}, verdicts)
 
     def load_scores(self, prompts: Iterable[str]) -> None:
         """Words for the captions of these prompts only."""
         frame = self.facts.scores.frame
-        first = frame[frame["prompt_id"].isin(set(prompts))].drop_duplicates(
-            ["model", "prompt_id", "scorer"]
-        )
+        mine = frame[frame["prompt_id"].isin(set(prompts))]
+        first = mine[mine["sample"] == mine["prompt_id"].map(self.samples)]
         for row in first.to_dict("records"):
             value = float(row["value"])
             text = f"failed: {row['reason']}" if value != value else number_text(value)
@@ -79,10 +83,23 @@ class _Shelf:
         return Picture(model, thumb.source, thumb.width, thumb.height, facts, thumb.missing)
 
 
+def shown_samples(facts: EvaluationFacts) -> dict[str, int]:
+    """Which sample of a prompt is shown: the first that all models with this prompt have."""
+    found: dict[str, list[set[int]]] = {}
+    for records in facts.evaluation.images.values():
+        mine: dict[str, set[int]] = {}
+        for record in records:
+            mine.setdefault(record.prompt_id, set()).add(record.sample)
+        for prompt_id, samples in mine.items():
+            found.setdefault(prompt_id, []).append(samples)
+    return {p: min(set.intersection(*sets) or set.union(*sets)) for p, sets in found.items()}
+
+
 def _said(verdict: VerdictRecord) -> str:
     outcome = verdict.axes.get("overall") or next(iter(verdict.axes.values()), None)
     if outcome is None:
         return f"{verdict.judge}: nothing"
+    pair = f"{verdict.model_a} against {verdict.model_b}"
     text = {
         "win": f"{outcome.winner} wins",
         "tie": "a tie",
@@ -90,7 +107,9 @@ def _said(verdict: VerdictRecord) -> str:
         "unscored": f"no verdict ({outcome.reason})",
     }[outcome.state]
     reasons = [o.explanation for o in verdict.orders if o.explanation]
-    return f"{verdict.judge}: {text}." + (f" \u201c{reasons[0]}\u201d" if reasons else "")
+    return f"{pair}, says {verdict.judge}: {text}." + (
+        f" \u201c{reasons[0]}\u201d" if reasons else ""
+    )
 
 
 def section(facts: EvaluationFacts, maker: Maker, thumbs: Thumbnails) -> Section | None:
@@ -112,8 +131,8 @@ def section(facts: EvaluationFacts, maker: Maker, thumbs: Thumbnails) -> Section
     return Section(
         "gallery",
         "Pictures",
-        "One picture of each model for the same prompt and the same sample. Look at these "
-        "before you believe a number.",
+        "One picture of each model for the same prompt, and what the judge said of these very "
+        "pictures. Look at them before you believe a number.",
         tuple(blocks),
     )
 
@@ -144,19 +163,21 @@ def _picks(facts: EvaluationFacts) -> Iterator[tuple[str, str, list[str], int]]:
             yield f"Biggest wins of {first} over {second}", read, wins[:PICKS], len(wins)
         if losses:
             yield f"Biggest losses of {first} to {second}", read, losses[:PICKS], len(losses)
-    yield from _against(facts, with_images)
+    yield from _against(facts, shown_samples(facts))
 
 
 def _against(
-    facts: EvaluationFacts, with_images: set[str]
+    facts: EvaluationFacts, samples: Mapping[str, int]
 ) -> Iterator[tuple[str, str, list[str], int]]:
     assert facts.focus is not None  # noqa: S101 - the caller checked
     axis = "overall" if "overall" in facts.battles.axes else next(iter(facts.battles.axes), "")
     train = prompt_effects(facts.scores, facts.focus, "train").to_dict()
     clash, flips = [], []
     for v in facts.evaluation.verdicts:
-        if {v.model_a, v.model_b} != set(facts.focus) or v.prompt_id not in with_images:
+        if {v.model_a, v.model_b} != set(facts.focus) or v.repeat:
             continue
+        if v.sample != samples.get(v.prompt_id):
+            continue  # another picture than the one that is shown
         score, effect = score_of(v, axis, facts.focus[0]), train.get(v.prompt_id, 0.0)
         if score in (0.0, 1.0) and (score - 0.5) * effect < 0:
             clash.append((abs(effect), v.prompt_id))
@@ -164,7 +185,10 @@ def _against(
             flips.append(v.prompt_id)
     ranked = list(dict.fromkeys(p for _, p in sorted(clash, key=lambda c: -c[0])))
     if ranked:
-        read = "The judge chose one model, the training rewards the other; the widest gaps first."
+        read = (
+            "The judge chose one model, the training rewards of this prompt the other; the widest "
+            "gaps first."
+        )
         yield "Judge against reward", read, ranked[:PICKS], len(ranked)
     flips = list(dict.fromkeys(flips))
     if flips:

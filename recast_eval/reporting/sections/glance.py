@@ -23,8 +23,9 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
     rows = [_row(facts, pair) for pair in facts.pairs]
     table = maker.table(
         "Every pair in one line",
-        "Win rate on the judge's main axis, ties and flips as half. For scorers: how many are "
-        "clearly higher, clearly lower, and cannot be told apart, after Holm's adjustment.",
+        "Win rate of the first on the judge's main axis with its 95 % interval, ties and flips as "
+        "half. For scorers: on how many the first is clearly higher (up), clearly lower (down), or "
+        "cannot be told apart (open), with the number of comparisons counted.",
         [
             "first",
             "second",
@@ -41,7 +42,7 @@ def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
         if len(facts.pairs) >= len(facts.models) * (len(facts.models) - 1) / 2
         else (f" With {len(facts.models)} models, only pairs with {facts.reference} are shown.")
     )
-    return Section("glance", "At a glance", f"Who stands where against whom.{left}", (table,))
+    return Section("glance", "At a glance", f"Which model stands where.{left}", (table,))
 
 
 def _row(facts: EvaluationFacts, pair: Pair) -> list[Cell]:
@@ -50,7 +51,7 @@ def _row(facts: EvaluationFacts, pair: Pair) -> list[Cell]:
     if battle is not None and battle.rate is not None:
         rate = battle.rate
         text = f"{percent(rate.estimate)} [{percents(rate.low, rate.high)}]"
-        judged = Cell(text, rate.estimate, LOOKS[battle.verdict])
+        judged = Cell(text, rate.estimate, LOOKS[battle.verdict], (rate.low, rate.high))
         p = Cell(p_text(battle.p_adjusted), battle.p_adjusted)
     return [
         words(pair[0]),

@@ -1,5 +1,7 @@
 """Scores: every model on every scorer, and differences on the same prompts."""
 
+import numpy as np
+
 from recast_eval.plots.intervals import Row, intervals_info
 from recast_eval.plots.scatter import Point, points_info
 from recast_eval.reporting.blocks import (
@@ -10,19 +12,21 @@ from recast_eval.reporting.blocks import (
     NoteBlock,
     Section,
     coverage_look,
-    num,
+    interval_cell,
+    minus,
     number_text,
     p_text,
     percent,
-    with_interval,
     words,
 )
 from recast_eval.reporting.distrust import hacking
 from recast_eval.reporting.facts import EvaluationFacts
-from recast_eval.reporting.scores import Difference, Mean, Pair
+from recast_eval.reporting.scores import Difference, Mean, Pair, prompt_effects
+from recast_eval.stats import Interval, paired_difference
 
 ROLES = {"train": "training reward", "heldout": "held-out judge"}
 LOOKS: dict[str, Look] = {"better": "good", "worse": "bad", "open": "open"}
+SAYS = {"better": "higher", "worse": "lower", "open": "cannot be told apart"}
 
 
 def section(facts: EvaluationFacts, maker: Maker) -> Section | None:
@@ -54,19 +58,16 @@ def _together(facts: EvaluationFacts, maker: Maker) -> list[Block]:
         mean = table.means[table.scorers[0], model]
         rows.append([words(model), _mean(mean, best=False), _coverage(mean), words("")])
     for d in table.differences:
-        shown = number_text(d.estimate) + " (no interval)"
-        if d.interval is not None:
-            shown = with_interval(d.estimate, d.interval.low, d.interval.high)
-        says = {"better": "higher", "worse": "lower", "open": "cannot be told apart"}[d.verdict]
         name = words(f"{d.pair[0]} minus {d.pair[1]}")
-        count = Cell(f"{d.n_prompts} prompts", d.n_prompts)
-        rows.append([name, Cell(shown, d.estimate), count, Cell(says, None, LOOKS[d.verdict])])
+        count = words(f"{d.n_prompts} prompts")
+        rows.append([name, _difference(d), count, Cell(SAYS[d.verdict], None, LOOKS[d.verdict])])
     return [
         maker.table(
             "All training rewards together",
             "The mean of an image's training rewards, weighted by the runs' budgets: what was "
-            "optimised. Differences are on the same prompts, 95 % intervals clustered by prompt.",
-            ["model or pair", "mean or difference", "n", "after Holm"],
+            "optimised. Differences are on the same prompts, 95 % intervals clustered by prompt. "
+            "The last column counts the comparisons of this table (Holm's adjustment).",
+            ["model or pair", "mean or difference [95 % interval]", "n scored / n total", "says"],
             rows,
             source=facts.source,
         )
@@ -100,10 +101,16 @@ def _table(facts: EvaluationFacts, maker: Maker) -> Block:
 def _mean(mean: Mean, *, best: bool) -> Cell:
     if mean.estimate is None:
         return Cell("no data", None, "none")
-    text = number_text(mean.estimate)
-    if mean.interval is not None:
-        text = with_interval(mean.estimate, mean.interval.low, mean.interval.high)
-    return Cell(text, mean.estimate, "good" if best else "")
+    look: Look = "good" if best else ""
+    if mean.interval is None:
+        return Cell(number_text(mean.estimate), mean.estimate, look)
+    return interval_cell(mean.estimate, mean.interval.low, mean.interval.high, look)
+
+
+def _difference(d: Difference) -> Cell:
+    if d.interval is None:
+        return Cell(f"{number_text(d.estimate)} (no interval)", d.estimate)
+    return interval_cell(d.estimate, d.interval.low, d.interval.high)
 
 
 def _coverage(mean: Mean) -> Cell:
@@ -139,27 +146,26 @@ def _row(d: Difference) -> Row:
 def _difference_table(facts: EvaluationFacts, maker: Maker) -> Block:
     rows = []
     for d in facts.scores.differences:
-        shown = number_text(d.estimate) + " (no interval)"
-        if d.interval is not None:
-            shown = with_interval(d.estimate, d.interval.low, d.interval.high)
-        says = {"better": "higher", "worse": "lower", "open": "cannot be told apart"}[d.verdict]
+        effect = minus(f"{d.effect:.2f}") if d.scale else "no data"
         rows.append(
             [
                 words(f"{d.pair[0]} minus {d.pair[1]}"),
                 words(d.scorer),
                 words(ROLES[d.role]),
-                Cell(shown, d.estimate),
-                num(d.effect, 2),
+                _difference(d),
+                Cell(effect, d.effect if d.scale else None, "" if d.scale else "none"),
                 Cell(percent(d.improved), d.improved),
-                num(float(d.n_prompts), 6),
+                Cell(f"{d.n_prompts:,}", d.n_prompts),
                 Cell(p_text(d.p_adjusted), d.p_adjusted),
-                words(says, LOOKS[d.verdict]),
+                words(SAYS[d.verdict], LOOKS[d.verdict]),
             ]
         )
     return maker.table(
         "Differences on the same prompts",
-        "Student's t over prompts, BCa bootstrap interval, p adjusted by Holm over this table. "
-        "'Prompts improved' counts level prompts half.",
+        "First minus second, in the scorer's own unit and in standard deviations (SD) of its "
+        "prompt means. Each interval is of its row alone (BCa bootstrap over prompts); the "
+        "adjusted p (Student's t over prompts, Holm over this table) counts all rows, and decides "
+        "what the last column says. 'Prompts improved' counts level prompts half.",
         [
             "pair",
             "scorer",
@@ -181,16 +187,16 @@ def _hacking(facts: EvaluationFacts, maker: Maker) -> list[Block]:
     for model in facts.models:
         if model == facts.reference:
             continue
-        train = _effects(facts, (model, facts.reference), "train")
-        held = _effects(facts, (model, facts.reference), "heldout")
+        train = _mean_effect(facts, (model, facts.reference), "train")
+        held = _mean_effect(facts, (model, facts.reference), "heldout")
         if train and held:
-            points.append(Point(model, sum(train) / len(train), sum(held) / len(held), ""))
+            points.append(Point(model, train[0], held[0], "", train[1], held[1]))
     if not points:
         return []
     info = points_info(
         points,
-        x_label=f"training rewards against {facts.reference} (mean SD)",
-        y_label="held-out judges (mean SD)",
+        x_label=f"training rewards, change from {facts.reference} (SD)",
+        y_label="held-out judges, change (SD)",
         cross=(0.0, 0.0),
     )
     blocks: list[Block] = [maker.figure("reward-hacking", info, source=facts.source)]
@@ -214,6 +220,16 @@ def _hacking(facts: EvaluationFacts, maker: Maker) -> list[Block]:
     return blocks
 
 
-def _effects(facts: EvaluationFacts, pair: Pair, role: str) -> list[float]:
-    found = facts.scores.of_pair(pair, role)
-    return [d.effect for d in found if d.effect == d.effect]
+def _mean_effect(
+    facts: EvaluationFacts, pair: Pair, role: str
+) -> tuple[float, float | None] | None:
+    """Mean over prompts of the mean effect on a role's scorers, and its half-width."""
+    found = prompt_effects(facts.scores, pair, role).to_numpy()
+    if not len(found):
+        return None
+    zero = np.zeros_like(found)
+    gap = paired_difference(
+        found, zero, list(range(len(found))), rng=np.random.default_rng(0), resamples=1
+    )
+    half = gap.t.high - gap.estimate if isinstance(gap.t, Interval) else None
+    return gap.estimate, half

@@ -1,6 +1,6 @@
 """A sweep over budgets: does a score answer to its budget, and what was traded."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,20 +9,19 @@ from recast_eval.plots.scatter import Point, points_info
 from recast_eval.reporting.blocks import (
     Block,
     Cell,
-    Look,
     Maker,
     NoteBlock,
     Section,
+    interval_cell,
     num,
     p_text,
     words,
 )
-from recast_eval.reporting.facts import Facts, command_of, run_of
+from recast_eval.reporting.facts import Facts, command_of
 from recast_eval.reporting.inputs import Run
-from recast_eval.stats import Interval, matched_runs
-
-Results = dict[str, dict[str, float]]
-"""Score name -> run name -> value."""
+from recast_eval.reporting.sections.scores import LOOKS, SAYS
+from recast_eval.reporting.sweeps import Match, Results, matches, run_results, swept
+from recast_eval.stats import Interval
 
 
 def section(facts: Facts, maker: Maker) -> Section | None:
@@ -34,11 +33,13 @@ def section(facts: Facts, maker: Maker) -> Section | None:
     source = "\n".join(dict.fromkeys(filter(None, map(command_of, runs[:3]))))
     rewards = list(runs[0].budgets)
     blocks: list[Block] = []
-    matched = _matched(runs, results, maker, source)
-    blocks += [matched] if matched else []
-    for reward in rewards:
-        if reward in results:
-            blocks.append(_against_budget(runs, results, reward, reward, maker, source))
+    if found := matches(runs, results):
+        blocks.append(_matched(found, maker, source))
+    blocks += [
+        _against_budget(runs, results, reward, reward, maker, source)
+        for reward in rewards
+        if reward in results
+    ]
     for name in results:
         if name not in rewards:
             main = _widest(runs, rewards)
@@ -53,42 +54,10 @@ def section(facts: Facts, maker: Maker) -> Section | None:
     return Section(
         "sweep",
         "Sweep over budgets",
-        "The same training with different budgets and seeds. A point is a mean over seeds, its "
-        "bar one standard deviation of them.",
+        "The same training with different budgets and seeds. A point is a mean over the runs with "
+        "that budget.",
         tuple(blocks),
     )
-
-
-def swept(runs: Sequence[Run]) -> list[Run]:
-    """The most runs that share their rewards, if they differ in budgets; else none."""
-    groups: dict[tuple[str, ...], list[Run]] = {}
-    for run in runs:
-        if run.credits and run.metrics:
-            groups.setdefault(tuple(run.budgets), []).append(run)
-    most = max(groups.values(), key=len, default=[])
-    budgets = {tuple(round(b, 6) for b in run.budgets.values()) for run in most}
-    return most if len(budgets) > 1 else []
-
-
-def run_results(facts: Facts, runs: Sequence[Run]) -> Results:
-    """Evaluated means where a run was evaluated, else the mean of its last training steps."""
-    found: Results = {}
-    for evaluation in facts.evaluations:
-        for model in evaluation.models:
-            run = run_of(model, runs)
-            for scorer in evaluation.scores.scorers if run else ():
-                mean = evaluation.scores.means[scorer, model]
-                if run is not None and mean.estimate is not None:
-                    found.setdefault(scorer, {})[run.name] = mean.estimate
-    for run in runs:
-        for reward in run.budgets:
-            values = [
-                m.values[f"reward/{reward}"] for m in run.metrics if f"reward/{reward}" in m.values
-            ]
-            if values and run.name not in found.get(reward, {}):
-                tail = values[-max(1, len(values) // 10) :]
-                found.setdefault(reward, {})[run.name] = float(np.mean(tail))
-    return found
 
 
 def _widest(runs: Sequence[Run], rewards: Sequence[str]) -> str:
@@ -124,7 +93,7 @@ def _against_budget(
         y_label=score,
         errors={m: [s for _, _, s in row] for m, row in table.items()},
         multiplier=1.0,
-        band="one standard deviation over seeds and budgets of the others",
+        band="one standard deviation over seeds and the budgets of the other rewards",
     )
     title = f"{score} against the budget of {reward}"
     return maker.figure("budget-sweep", info, title=title, source=source)
@@ -152,51 +121,38 @@ def _short(run: Run) -> str:
     return run.name.rsplit("/", 1)[-1]
 
 
-def _matched(runs: Sequence[Run], results: Results, maker: Maker, source: str) -> Block | None:
-    methods = list(dict.fromkeys(run.method for run in runs))
-    static = [m for m in methods if "static" in m]
-    others = [m for m in methods if m not in static]
-    if not static or not others:
-        return None
+def _matched(found: Sequence[Match], maker: Maker, source: str) -> Block:
     rows = []
-    for other in others:
-        for score, values in results.items():
-            keyed: list[dict[Hashable, float]] = [
-                {
-                    (tuple(run.budgets.items()), run.seed): values[run.name]
-                    for run in runs
-                    if run.method == method and run.name in values
-                }
-                for method in (other, static[0])
+    for match in found:
+        runs = match.found
+        difference = num(runs.difference)
+        if isinstance(runs.t, Interval):
+            difference = interval_cell(runs.difference, runs.t.low, runs.t.high)
+        rows.append(
+            [
+                words(f"{match.method} minus {match.reference}"),
+                words(match.score),
+                Cell(f"{runs.wins} / {runs.ties} / {runs.losses}"),
+                difference,
+                Cell(p_text(match.p_adjusted), match.p_adjusted),
+                Cell(str(len(runs.unmatched)), len(runs.unmatched)),
+                words(SAYS[match.verdict], LOOKS[match.verdict]),
             ]
-            if not set(keyed[0]) & set(keyed[1]):
-                continue
-            found = matched_runs(keyed[0], keyed[1])
-            interval = found.t
-            look: Look = "open" if found.p >= 0.05 else "good" if found.difference > 0 else "bad"
-            ends = (
-                f"[{interval.low:.3g}, {interval.high:.3g}]"
-                if isinstance(interval, Interval)
-                else "no interval"
-            )
-            rows.append(
-                [
-                    words(f"{other} minus {static[0]}"),
-                    words(score),
-                    Cell(f"{found.wins} / {found.ties} / {found.losses}"),
-                    num(found.difference, look=look),
-                    words(ends),
-                    Cell(p_text(found.p), found.p),
-                    num(float(len(found.unmatched))),
-                ]
-            )
-    if not rows:
-        return None
+        )
     return maker.table(
         "Matched pairs: same budget, same seed",
-        "The run is the unit. Wins, ties and losses over matched pairs with the exact sign test; "
-        "the interval is Student's over pairs. Not adjusted for the number of scores.",
-        ["pair", "score", "win / tie / loss", "difference", "95 % interval", "p", "unmatched"],
+        "The run is the unit. Wins, ties and losses over matched pairs with the exact sign test, "
+        "adjusted by Holm over this table; the interval is Student's over pairs. 'Unmatched' are "
+        "runs without a partner of the same budget and seed.",
+        [
+            "pair",
+            "score",
+            "win / tie / loss",
+            "difference [95 % interval]",
+            "adjusted p",
+            "unmatched",
+            "says",
+        ],
         rows,
         source=source,
     )

@@ -1,14 +1,47 @@
 """What training saw: rewards and vital signs, step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
+from recast_eval.plots import PLOTS
 from recast_eval.plots.lines import lines_info
-from recast_eval.reporting.blocks import Block, Cell, Maker, NoteBlock, Section, num, words
+from recast_eval.reporting.blocks import (
+    Block,
+    Cell,
+    Maker,
+    NoteBlock,
+    Section,
+    num,
+    number_text,
+    words,
+)
 from recast_eval.reporting.facts import Facts, command_of
 from recast_eval.reporting.inputs import Run
 
 SHOWN_RUNS = 8
-VITALS = ("loss", "kl", "grad_norm", "clip_fraction")
+VITALS = {
+    "loss": (
+        "Loss",
+        "What the optimiser lowers. Its level depends on the method and on the noise levels drawn, "
+        "so it says little by itself; a jump or a drift upward says that training is unwell.",
+    ),
+    "kl": (
+        "Distance from the base model (KL)",
+        "The penalty that keeps the policy near the base model, as it is added to the loss: it "
+        "grows as the policy moves away.",
+    ),
+    "grad_norm": (
+        "Gradient norm",
+        "Length of the gradient of each step before it is clipped: spikes are steps to look at.",
+    ),
+    "clip_fraction": (
+        "Share of clipped ratios",
+        "Share of samples whose policy ratio was clipped: near 0 the clip does nothing, near 1 "
+        "nothing else teaches.",
+    ),
+}
+SMOOTHED = 16
+"""Curves of more epochs get a running mean over an eighth of them."""
 
 
 def section(facts: Facts, maker: Maker) -> Section | None:
@@ -16,29 +49,70 @@ def section(facts: Facts, maker: Maker) -> Section | None:
     runs = [run for run in facts.runs if run.metrics]
     if not runs:
         return None
-    shown = runs[:SHOWN_RUNS]
+    shown = _in_turns(runs)[:SHOWN_RUNS]
     source = "\n".join(dict.fromkeys(filter(None, map(command_of, shown))))
     names = _keys(shown)
     blocks: list[Block] = [_ends(runs, maker, source)]
     rewards = [n for n in names if n.startswith("reward/")]
-    for name in [*rewards, *(v for v in VITALS if v in names)]:
-        title = f"Reward {name.removeprefix('reward/')}" if name in rewards else name
-        plot = "training-curves" if name in rewards else "diagnostics"
-        info = lines_info(
-            {run.name: _series(run, name) for run in shown if _series(run, name)[0]},
-            x_label="optimiser step",
-            y_label=name.removeprefix("reward/"),
-        )
-        blocks.append(maker.figure(plot, info, title=title, source=source))
+    blocks += [_reward(shown, name, maker, source) for name in rewards]
+    for name, (title, read) in VITALS.items():
+        if name in names:
+            series = {run.name: _series(run, name) for run in shown if _series(run, name)[0]}
+            blocks.append(steady_or_figure(series, name, title, read, maker, source))
     if len(runs) > len(shown):
         blocks.append(NoteBlock(f"Curves of {len(runs) - len(shown)} more runs are not drawn."))
     return Section(
         "training",
         "Training",
-        "Means of the training rewards over the images of each step. They say that the optimiser "
+        "Means of the training rewards over the images of each epoch. They say that the optimiser "
         "works, not that the pictures became better.",
         tuple(blocks),
     )
+
+
+def _in_turns(runs: Sequence[Run]) -> list[Run]:
+    """One run of each method after the other, so that a cut leaves every method something."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.method, []).append(run)
+    return [run for turn in zip_longest(*groups.values()) for run in turn if run is not None]
+
+
+def _reward(shown: Sequence[Run], name: str, maker: Maker, source: str) -> Block:
+    reward = name.removeprefix("reward/")
+    series = {run.name: _by_epoch(run, name) for run in shown if _by_epoch(run, name)[0]}
+    longest = max((len(x) for x, _ in series.values()), default=0)
+    width = 2 * (longest // 16) + 1 if longest > SMOOTHED else 1
+    info = lines_info(series, x_label="epoch", y_label=f"{reward} (mean reward)", smooth=width)
+    read = PLOTS.load("training-curves").read
+    if width > 1:
+        read += (
+            f" Faint: each epoch, which has prompts of its own and so jumps; bold: the mean over "
+            f"{width} epochs around it."
+        )
+    return maker.figure("training-curves", info, title=f"Reward {reward}", source=source, read=read)
+
+
+def steady_or_figure(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    name: str,
+    title: str,
+    read: str,
+    maker: Maker,
+    source: str,
+) -> Block:
+    """Curves over optimiser steps; one sentence if nothing ever moved."""
+    values = {y for _, ys in series.values() for y in ys}
+    if len(values) == 1:
+        return NoteBlock(f"{title} ({name}): {number_text(values.pop())} at every step.")
+    info = lines_info(series, x_label="optimiser step", y_label=title[0].lower() + title[1:])
+    return maker.figure("diagnostics", info, title=title, source=source, read=read)
+
+
+def _by_epoch(run: Run, name: str) -> tuple[list[float], list[float]]:
+    """The last value of each epoch, epochs counted from 1: its steps share their images."""
+    found = {float(m.epoch + 1): m.values[name] for m in run.metrics if name in m.values}
+    return list(found), list(found.values())
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:
@@ -66,7 +140,8 @@ def _ends(runs: Sequence[Run], maker: Maker, source: str) -> Block:
         head += [f"{short} first", f"{short} last"]
     return maker.table(
         "First and last step of each run",
-        "Means over the images of one step each, so noisy: the evaluation below is the measure.",
+        "Means over the images of one step each, which have prompts of their own: too noisy to "
+        "compare runs by. The scores of an evaluation are the measure.",
         [*head, "minutes"],
         rows,
         source=source,
