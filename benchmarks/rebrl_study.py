@@ -59,14 +59,15 @@ def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> 
     ]
 
 
-def evaluate(plan: Any, folder: Path | None, images: int) -> dict[str, float]:
+def evaluate(plan: Any, folder: Path | None, args: argparse.Namespace) -> dict[str, float]:
     """Fixed-seed pictures of test prompts: means of all scorers; KL to the base a token."""
     policy = build_policy(plan, "cpu")
     if folder is not None:
         policy.load_state(
             load_checkpoint(list_checkpoints(folder / "checkpoints")[-1])[1]["policy"]
         )
-    prompts = load_prompts(PromptsConfig(set="starter-geneval", split="test"))[:images]
+    listed = load_prompts(PromptsConfig(set="starter-geneval", split="test"))[: args.images]
+    prompts = [prompt for prompt in listed for _ in range(args.repeats)]
     condition = policy.encode(prompts)
     rollout = policy.rollout(condition, torch.Generator().manual_seed(12345), {})
     pictures = policy.decode(rollout.x_0)
@@ -108,7 +109,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         key = f"{reward}|base"
         if key not in done or any(j not in done[key] for j in JUDGES):
             plan = load_plan(recipe, run_sets(args, reward, "unigrpo", 1))
-            done[key] = evaluate(plan, None, args.images)
+            done[key] = evaluate(plan, None, args)
     for seed in args.seeds:
         for reward in args.rewards:
             for variant in args.variants:
@@ -121,7 +122,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
                     "starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"
                 ):
                     raise SystemExit(f"stopped in {folder}; the same command goes on from there")
-                found = evaluate(load_plan(recipe, sets), folder, args.images)
+                found = evaluate(load_plan(recipe, sets), folder, args)
                 done[key] = found | {"curve": curve(folder, reward)}
                 results.write_text(json.dumps(done, indent=1) + "\n", "utf-8")
                 logging.info("%s: %.4f", key, found[reward])
@@ -214,13 +215,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/rebrl-study"))
     parser.add_argument("--base", default="starter-masked")
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--stages", type=int, default=6)
-    parser.add_argument("--prompts", type=int, default=3)
-    parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--images", type=int, default=96)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--beta", type=float, default=0.02)
+    parser.add_argument("--epochs", type=int, default=32)
+    parser.add_argument("--stages", type=int, default=8)
+    parser.add_argument("--prompts", type=int, default=4)
+    parser.add_argument("--group", type=int, default=12)
+    parser.add_argument("--images", type=int, default=96, help="test prompts")
+    parser.add_argument("--repeats", type=int, default=4, help="pictures of each")
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--beta", type=float, default=0.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rewards", nargs="+", default=["composition", "tidy"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))

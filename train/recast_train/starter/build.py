@@ -47,7 +47,8 @@ def save_pipeline(pipeline: StableDiffusion3Pipeline, out: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     pipeline.transformer.to(torch.bfloat16)
     pipeline.vae.to(torch.bfloat16)
-    pipeline.register_to_config(_name_or_path="")
+    for module in (pipeline, pipeline.transformer, pipeline.vae):
+        module.register_to_config(_name_or_path="")  # where it once lay is nobody's business
     pipeline.save_pretrained(part, safe_serialization=True)
     out.mkdir(parents=True, exist_ok=True)
     for item in part.iterdir():
