@@ -147,11 +147,14 @@ def lines_table(info: Lines) -> Table:
     """One row a point."""
     rows: list[tuple[Cell, ...]] = []
     for line in info.lines:
+        mean = running_mean(line.y, info.smooth)
         for i, x in enumerate(line.x):
             low = number(line.low[i]) if line.low is not None else None
             high = number(line.high[i]) if line.high is not None else None
-            rows.append((line.name, number(x), number(line.y[i]), low, high))
-    return Table(("series", info.x_label, info.y_label, "low", "high"), tuple(rows))
+            extra = (number(mean[i]),) if info.smooth > 1 else ()
+            rows.append((line.name, number(x), number(line.y[i]), low, high, *extra))
+    head = ("series", info.x_label, info.y_label, "low", "high")
+    return Table(head + (("running mean",) if info.smooth > 1 else ()), tuple(rows))
 
 
 def lines_alt(info: Lines) -> str:

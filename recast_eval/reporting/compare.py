@@ -35,7 +35,7 @@ from recast_eval.reporting.summary import Answer, Summary
 _GRAVE = ("digests.", "seeds.", "facts.sampler", "facts.images_per_prompt")
 _HARMLESS = ("command", "hardware.")
 _ONE_SIDED = re.compile(
-    r"(?:digests\.(?:scorer|judge)/|facts\.(?:roles|scorers|judges)\.)(?P<name>[^.]+)"
+    r"(?:digests\.(?:scorer|judge)/|facts\.(?:roles|scorers|judges|models)\.)(?P<name>[^.]+)"
 )
 
 
@@ -55,7 +55,7 @@ class Change(NamedTuple):
     grave: bool
     """It can change numbers by itself: prompts, scorers, judges, seeds, sampler."""
     shared: bool = True
-    """False for a scorer or judge that one side did not use: it compares nothing."""
+    """False for a scorer, judge or model that one side did not use: it compares nothing."""
 
 
 class Shift(NamedTuple):
@@ -75,7 +75,7 @@ def manifest_changes(before: Manifest | None, after: Manifest | None) -> tuple[C
             continue
         measurer = _ONE_SIDED.match(key)
         if measurer and (key not in old or key not in new):
-            name = measurer["name"]  # a scorer or judge of one side only: what is shared stands
+            name = measurer["name"]  # used on one side only: what is shared stands
             sides = ("used", "not used") if key in old else ("not used", "used")
             alone.setdefault(name, Change(name, *sides, grave=False, shared=False))
             continue
@@ -196,6 +196,7 @@ def _summary(
     points += [f"Only after: {', '.join(fresh[:6])}."] if fresh else []
     grave = [c.fact for c in changes if c.grave]
     scorers = scorer_changes(old, new)
+    alone_used = [c.fact for c in changes if not c.shared]
     if both == 0:
         lead = "No: they share no prompt."
     elif grave or scorers or reworded:
@@ -208,7 +209,11 @@ def _summary(
         "better",
         "Is it comparable?",
         lead,
-        tuple(f"{fact} differs." for fact in grave[:5]) + tuple(f"{s} changed." for s in scorers),
+        (
+            *(f"{fact} differs." for fact in grave[:5]),
+            *(f"{s} changed." for s in scorers),
+            *([f"On one side only: {', '.join(alone_used[:8])}."] if alone_used else []),
+        ),
     )
     up = [s for s in moved if s.difference.verdict == "better"]
     down = [s for s in moved if s.difference.verdict == "worse"]

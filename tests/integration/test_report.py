@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from recast_eval.errors import ConfigError, DataError
+from recast_eval.reporting.blocks import GalleryBlock, Maker
 from recast_eval.reporting.compare import build_comparison
+from recast_eval.reporting.facts import gather
+from recast_eval.reporting.inputs import read_inputs
 from recast_eval.reporting.page import build_report
 from recast_eval.reporting.render import SHOWN_ROWS, clean
+from recast_eval.reporting.sections import gallery
 from recast_eval.reporting.thumbs import Thumbnails
 from tests.support.page import Page, read_page
 from tests.support.planted import (
@@ -116,7 +120,30 @@ def test_a_clear_winner_is_named_on_the_first_screen(tmp_path: Path) -> None:
 
 def test_equal_models_cannot_be_told_apart(tmp_path: Path) -> None:
     plant = Plant(prompts=40, samples=1, effects=(0.0, 0.0, 0.0), distinct_images=3, seed=3)
-    assert "cannot be told apart" in report_of(tmp_path, plant).numbers()["answers"]["better"][0]
+    answers = report_of(tmp_path, plant).numbers()["answers"]
+    assert "cannot be told apart" in answers["better"][0]
+    assert not any("is better than" in text for text in answers["better"])
+    assert answers["what"][0] == "No scorer tells recast and static apart beyond chance."
+    assert answers["sure"][0].startswith("Not sure that they differ")
+    against = [text for text in answers["better"] if text.startswith("recast against base")]
+    assert "not beyond chance" in against[0]
+
+
+def test_a_card_shows_the_verdict_of_its_own_pictures(tmp_path: Path) -> None:
+    evaluation = plant_evaluation(tmp_path, Plant(prompts=6, samples=2, distinct_images=4))
+    facts = gather(read_inputs([evaluation])).evaluations[0]
+    found = gallery.section(facts, Maker("c"), Thumbnails())
+    assert found is not None
+    cards = [c for b in found.blocks if isinstance(b, GalleryBlock) for c in b.cards]
+    assert cards
+    assert all(len(card.words) <= 1 for card in cards)  # one judge, the sample that is shown
+
+
+def test_curves_of_a_sweep_show_every_method(tmp_path: Path) -> None:
+    tables = read_page(build_report([plant_sweep(tmp_path)])).numbers()["tables"].values()
+    (curves,) = [t for t in tables if t["title"] == "Reward ocr"]
+    shown = {row[0].split("-")[0] for row in curves["rows"]}
+    assert shown == {"recast", "static"}
 
 
 def test_reward_hacking_is_flagged_as_grave(tmp_path: Path) -> None:
@@ -154,6 +181,10 @@ def test_a_sweep_is_matched_by_budget_and_seed(tmp_path: Path) -> None:
         "nft + zscore + recast minus nft + zscore + static"
     ] * 4
     assert all(row[2] == "8 / 0 / 0" for row in matched["rows"])  # 4 budgets x 2 seeds
+    answers = page.numbers()["answers"]
+    assert "of 4 scores 4 clearly higher, 0 clearly lower" in answers["sweep"][0]
+    assert answers["better"][0].startswith("Not known")
+    assert any("Nothing held out was measured" in d for d in page.numbers()["distrust"])
     assert any(t["title"].startswith("Pareto front") for t in tables)
 
 

@@ -100,3 +100,16 @@ def test_the_page_works_without_its_script_and_by_keyboard(browser: Any, report:
     page.keyboard.press("Enter")
     assert page.locator("figure.plot details.numbers table").first.is_visible()
     context.close()
+
+
+def test_a_dark_page_prints_in_light_colours(browser: Any, report: Path) -> None:
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(report.as_uri())
+    page.emulate_media(media="print", color_scheme="dark")
+    found = page.evaluate(
+        "['--ink','--paper','--s0'].map(n => getComputedStyle(document.documentElement)"
+        ".getPropertyValue(n).trim())"
+    )
+    assert found == ["#000", "#fff", "#0072b2"]
+    context.close()

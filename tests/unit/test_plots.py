@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from recast_eval import plots
-from recast_eval.plots.base import fit
+from recast_eval.plots.base import PAPER, fit
 from recast_eval.plots.credit_drift import credit_drift_info
 from recast_eval.plots.credit_weights import CreditWeights, credit_weights_info
 from recast_eval.plots.intervals import Row, intervals_info
-from recast_eval.plots.lines import Lines, lines_info
+from recast_eval.plots.lines import Lines, lines_info, lines_table, running_mean
 from recast_eval.plots.scatter import Point, pareto_front, points_info
 from recast_eval.plots.shares import shares_info
 
@@ -170,3 +170,30 @@ def test_the_same_info_gives_the_same_file(tmp_path: Any) -> None:
         for file in files:
             plots.save(spec, weights(), file)
         assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_dot_is_hollow_where_chance_explains_it() -> None:
+    rows = [Row(str(p), 0.6, 0.5, 0.7, p=p) for p in (0.01, 0.2, None)]
+    made = plots.figure(plots.PLOTS.load("intervals"), intervals_info(rows, x_label="x"))
+    dots = [line for line in made.axes[0].lines if line.get_marker() == "o"]
+    assert [dot.get_markerfacecolor() == PAPER for dot in dots] == [False, True, False]
+
+
+def test_a_running_mean_uses_the_neighbours_that_there_are() -> None:
+    assert running_mean([1, 2, 6, 4], 3).tolist() == [1.5, 3, 4, 5]
+    assert running_mean([1, NAN, 3], 3).tolist() == [1, 2, 3]
+    assert running_mean([1, 2], 1).tolist() == [1, 2]
+
+
+def test_the_running_mean_is_among_the_numbers() -> None:
+    series = {"a": ([1, 2, 3], [1.0, 2.0, 6.0])}
+    table = lines_table(lines_info(series, x_label="x", y_label="y", smooth=3))
+    assert table.columns[-1] == "running mean"
+    assert [row[-1] for row in table.rows] == [1.5, 3.0, 4.0]
+
+
+def test_noise_in_the_last_digits_does_not_fill_a_picture() -> None:
+    info = lines_info({"a": ([0, 1, 2], [1.0, 1.000003, 0.999997])}, x_label="x", y_label="y")
+    low, high = plots.figure(plots.PLOTS.load("lines"), info).axes[0].get_ylim()
+    assert low < 0.9
+    assert high > 1.1

@@ -10,9 +10,22 @@ import pytest
 
 from recast_eval.judging.records import AxisOutcome, VerdictRecord
 from recast_eval.plots import Table
+from recast_eval.plots.lines import lines_info
 from recast_eval.records import Failed, Manifest, Scored, ScoreRecord
 from recast_eval.reporting.battles import battle_table
-from recast_eval.reporting.blocks import Maker, number_text, p_text, pair_name, with_interval, words
+from recast_eval.reporting.blocks import (
+    Cell,
+    FigureBlock,
+    Maker,
+    NoteBlock,
+    interval_cell,
+    minus,
+    number_text,
+    p_text,
+    pair_name,
+    with_interval,
+    words,
+)
 from recast_eval.reporting.blocks import Section as Part
 from recast_eval.reporting.compare import Change, manifest_changes
 from recast_eval.reporting.distrust import recipe_differences
@@ -21,7 +34,9 @@ from recast_eval.reporting.render import clean, csv_link, data_block
 from recast_eval.reporting.scores import aggregate, all_pairs, score_table
 from recast_eval.reporting.sections.diagnostics import families
 from recast_eval.reporting.sections.provenance import flatten
+from recast_eval.reporting.sections.training import steady_or_figure
 from recast_eval.reporting.summary import Answer, Summary
+from recast_eval.stats import benjamini_hochberg, holm
 
 
 def score(model: str, prompt: int, value: float | None, scorer: str = "s", role: str = "heldout"):  # noqa: ANN201
@@ -228,3 +243,63 @@ def test_training_rewards_are_joined_by_budget_and_one_failure_fails_the_sum() -
     assert aggregate([first, skipped], {"x": 3.0, "y": 1.0})[0].outcome == Scored(value=1.0)
     (failed,) = aggregate([first, score("a", 0, None, "y", "train")], {})
     assert failed.outcome == Failed(reason="y: x")
+
+
+def test_no_number_is_minus_zero_and_columns_stay_equally_exact() -> None:
+    assert with_interval(-0.004, -0.06, 0.09) == "0.00 [\u22120.06, 0.09]"
+    assert [number_text(v) for v in (0.65, 0.646, 48.0, -0.0)] == ["0.650", "0.646", "48", "0"]
+    assert minus("-0.17 [-0.42, 0.32]") == "\u22120.17 [\u22120.42, 0.32]"
+
+
+def test_a_csv_holds_the_ends_of_intervals() -> None:
+    row = [words("a"), interval_cell(0.5, 0.4, 0.6)]
+    block = Maker("c").table("t", "r", ["model", "mean"], [row, [words("b"), Cell("no data")]])
+    assert block.table.columns == ("model", "mean", "mean: low", "mean: high")
+    assert block.table.rows == (("a", 0.5, 0.4, 0.6), ("b", "no data", None, None))
+    assert block.numeric == (False, True)
+
+
+def test_a_figure_says_what_its_band_is() -> None:
+    info = lines_info({"a": ([0, 1], [1, 2])}, x_label="x", y_label="y", band="two errors")
+    assert Maker("c").figure("gains", info).read.endswith("Shaded: two errors.")
+
+
+def test_categories_are_explored_with_the_share_of_false_alarms() -> None:
+    verdicts = [
+        verdict(10 * category + i, float(i >= lost), str(category))
+        for category, lost in enumerate((0, 1))
+        for i in range(9)
+    ]
+    found = battle_table(verdicts, [("a", "b")], ("a", "b")).by_category
+    assert [b.p_adjusted for b in found] == pytest.approx(benjamini_hochberg([b.p for b in found]))
+    assert found[0].p_adjusted < found[1].p_adjusted < 0.05
+    whole = [b.p for b in battle_table(verdicts, [("a", "b")], None).whole]
+    assert list(holm(whole)) == whole  # a single comparison needs no adjustment
+
+
+def test_scorers_of_one_side_only_take_nothing_from_what_is_shared() -> None:
+    def manifest(**digests: str) -> Manifest:
+        return Manifest(command=[], versions={}, hardware={}, seeds={}, digests=digests)
+
+    changes = manifest_changes(
+        manifest(**{"judge/j": "1", "scorer/s": "1"}), manifest(**{"scorer/s": "2"})
+    )
+    assert [(c.fact, c.grave, c.shared) for c in changes] == [
+        ("digests.scorer/s", True, True),
+        ("j", False, False),
+    ]
+
+
+def test_rebrl_scalars_have_figures_of_their_own() -> None:
+    lines, profiles = families(["rebrl/kl", "rebrl/clip_fraction", "rebrl/clip_fraction_00"])
+    assert lines == {"rebrl/kl": ["rebrl/kl"], "rebrl/clip_fraction": ["rebrl/clip_fraction"]}
+    assert profiles == {"rebrl/clip_fraction": {0: "rebrl/clip_fraction_00"}}
+
+
+def test_what_never_moved_is_a_sentence_and_no_picture() -> None:
+    flat, moving = {"a": ([1.0, 2.0], [0.0, 0.0])}, {"a": ([1.0, 2.0], [0.0, 1.0])}
+    said = steady_or_figure(flat, "clip_fraction", "Clipped", "r", Maker("c"), "")
+    assert isinstance(said, NoteBlock)
+    assert said.text == "Clipped (clip_fraction): 0 at every step."
+    drawn = steady_or_figure(moving, "clip_fraction", "Clipped", "r", Maker("c"), "")
+    assert isinstance(drawn, FigureBlock)

@@ -17,6 +17,7 @@ from recast_eval.reporting.blocks import (
     words,
 )
 from recast_eval.reporting.facts import EvaluationFacts
+from recast_eval.reporting.sections.scores import ROLES
 
 LOOKS: dict[str, Look] = {"trust it": "good", "trust it with care": "open", "uninformative": "bad"}
 NAN = float("nan")
@@ -110,8 +111,8 @@ def measures(judge: JudgeAudit) -> Iterator[tuple[str, Measure]]:
     yield f"win rate, {pair}", judge.raw_win_rate
     yield f"win rate with equal picture properties, {pair}", judge.adjusted_win_rate
     for scorer in judge.scorers:
-        yield f"same side as {scorer.scorer} ({scorer.role})", scorer.same_side
-        yield f"kappa with {scorer.scorer} ({scorer.role})", scorer.kappa
+        yield f"same side as {scorer.scorer} ({ROLES[scorer.role]})", scorer.same_side
+        yield f"kappa with {scorer.scorer} ({ROLES[scorer.role]})", scorer.kappa
     for other in judge.judges:
         yield f"raw agreement with {other.judge}", other.raw
         yield f"kappa with {other.judge}", other.kappa

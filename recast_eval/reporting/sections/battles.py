@@ -155,6 +155,28 @@ def _rate(won: WinRate | None) -> Cell:
     return Cell(text, won.estimate, "", (won.low, won.high))
 
 
+def _row(b: Battle, *, several: bool, unscored: bool) -> list[Cell]:
+    return [
+        words(b.pair[0]),
+        words(b.pair[1]),
+        *([words(b.judge)] if several else []),
+        words(b.category if b.category is not None else b.axis),
+        _rate(b.rate),
+        Cell(percent(b.decisive.estimate), b.decisive.estimate)
+        if b.decisive
+        else Cell("no data", None, "none"),
+        words(
+            f"{b.states['first wins']} / {b.states['tie']} / {b.states['flip']} / "
+            f"{b.states['second wins']}"
+        ),
+        Cell(f"{b.n_scored} / {b.n_total}", None, coverage_look(b.n_scored, b.n_total)),
+        *([words(_worst(b))] if unscored else []),
+        Cell(f"{b.rate.n_prompts:,}", b.rate.n_prompts) if b.rate else Cell("0", 0),
+        Cell(p_text(b.p_adjusted), b.p_adjusted),
+        words(SAYS[b.verdict], LOOKS[b.verdict]),
+    ]
+
+
 def _table(
     title: str,
     battles: Sequence[Battle],
@@ -163,45 +185,25 @@ def _table(
     *,
     adjusted: str = "It is adjusted by Holm over this table.",
 ) -> Block:
-    rows = []
-    for b in battles:
-        won = b.rate
-        rows.append(
-            [
-                words(b.pair[0]),
-                words(b.pair[1]),
-                words(b.judge),
-                words(b.category if b.category is not None else b.axis),
-                _rate(won),
-                Cell(percent(b.decisive.estimate), b.decisive.estimate)
-                if b.decisive
-                else Cell("no data", None, "none"),
-                words(
-                    f"{b.states['first wins']} / {b.states['tie']} / {b.states['flip']} / "
-                    f"{b.states['second wins']}"
-                ),
-                Cell(f"{b.n_scored} / {b.n_total}", None, coverage_look(b.n_scored, b.n_total)),
-                words(_worst(b)),
-                Cell(f"{won.n_prompts:,}", won.n_prompts) if won else Cell("0", 0),
-                Cell(p_text(b.p_adjusted), b.p_adjusted),
-                words(SAYS[b.verdict], LOOKS[b.verdict]),
-            ]
-        )
+    several = len(facts.battles.judges) > 1
+    unscored = any(b.n_total != b.n_scored or not b.n_total for b in battles)
+    rows = [_row(b, several=several, unscored=unscored) for b in battles]
+    bounds = " 'If unscored went one way' bounds the rate." if unscored else ""
+    judge = "" if several else f" Judge: {facts.battles.judges[0]}."
     return maker.table(
         title,
         "Ties and flips count half; the interval is Wilson's with the effective number of pairs, "
-        f"clustered by prompt; p is the exact sign test over prompts. {adjusted} "
-        "'If unscored went one way' bounds the rate.",
+        f"clustered by prompt; p is the exact sign test over prompts. {adjusted}{bounds}{judge}",
         [
             "first",
             "second",
-            "judge",
-            "axis or category",
+            *(["judge"] if several else []),
+            "category" if battles[0].category is not None else "axis",
             "win rate of first [95 % interval]",
             "decided pairs only",
             "win / tie / flip / loss",
             "n scored / n total",
-            "if unscored went one way",
+            *(["if unscored went one way"] if unscored else []),
             "prompts",
             "adjusted p",
             "says",

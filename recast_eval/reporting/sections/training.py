@@ -41,7 +41,7 @@ VITALS = {
     ),
 }
 SMOOTHED = 16
-"""Curves of more epochs get a running mean over an eighth of them."""
+"""Curves of more epochs get a running mean over a quarter of them."""
 
 
 def section(facts: Facts, maker: Maker) -> Section | None:
@@ -82,7 +82,7 @@ def _reward(shown: Sequence[Run], name: str, maker: Maker, source: str) -> Block
     reward = name.removeprefix("reward/")
     series = {run.name: _by_epoch(run, name) for run in shown if _by_epoch(run, name)[0]}
     longest = max((len(x) for x, _ in series.values()), default=0)
-    width = 2 * (longest // 16) + 1 if longest > SMOOTHED else 1
+    width = 2 * (longest // 8) + 1 if longest > SMOOTHED else 1
     info = lines_info(series, x_label="epoch", y_label=f"{reward} (mean reward)", smooth=width)
     read = PLOTS.load("training-curves").read
     if width > 1:
