@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from recast_eval.records import Failed, Scored, digest
+from recast_eval.scorers.needed import Needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +86,5 @@ class ScorerSpec:
     build: ScorerFactory
     served: bool = False
     """Whether it asks a server, so that no weights are looked for here."""
+    parts: tuple[Needed, ...] = ()
+    """What its folder of weights must hold; empty where there is none, or its loader says it."""

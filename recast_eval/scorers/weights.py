@@ -1,7 +1,7 @@
 """Where a scorer's weights come from, and one clear error where they do not."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from recast_eval.errors import MissingError
 from recast_eval.scorers.base import ScorerCard
+from recast_eval.scorers.needed import Needed, troubles
 
 FOLDER_VARIABLE = "RECAST_WEIGHTS"
 _WRAPPED = "module."
@@ -39,22 +40,57 @@ def how_to_get(card: ScorerCard) -> str:
     )
 
 
+def check_files(card: ScorerCard, weights: str | None, parts: Sequence[Needed]) -> None:
+    """Look for all files of a local folder before any is loaded; of a hub id, the hub sees to it.
+
+    Libraries make up what is not there: a tokenizer without words, a model of default size.
+
+    Raises:
+        MissingError: One is missing or cannot be read; says what mends it.
+    """
+    folder = Path(locate(card, weights))
+    if not folder.is_dir():
+        return
+    found = troubles(parts, folder, local=True)
+    if found:
+        what = "; ".join(dict.fromkeys(t.what for t in found))
+        remedies = "; ".join(dict.fromkeys(t.remedy for t in found))
+        raise MissingError(
+            f"scorer {card.name}: {what}; {remedies}; or set {FOLDER_VARIABLE} to a folder whose "
+            f"{card.name}/ is whole"
+        )
+
+
 def load_pretrained(cls: Any, card: ScorerCard, weights: str | None, **options: Any) -> Any:
     """``cls.from_pretrained`` from where the card's weights are; safetensors only.
 
     Raises:
-        MissingError: They are not here; says how to get them.
+        MissingError: They are not here; says how to get them. Or a model's file lacks tensors or
+            has others of that name, which the library would replace by random numbers.
     """
     source = locate(card, weights)
     if not Path(source).is_dir() and card.revision:
         options["revision"] = card.revision
+    is_model = "use_safetensors" in options
+    if is_model:
+        options["output_loading_info"] = True
     try:
-        return cls.from_pretrained(source, **options)
-    except (OSError, ValueError) as error:
+        found = cls.from_pretrained(source, **options)
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MissingError(
             f"scorer {card.name}: no usable weights at {source} ({reason}); {how_to_get(card)}"
         ) from error
+    if not is_model:
+        return found
+    model, info = found
+    lacking = sorted(info["missing_keys"])
+    if lacking:
+        raise MissingError(
+            f"scorer {card.name}: the file at {source} lacks {len(lacking)} tensors of the model "
+            f"({', '.join(lacking[:3])}), which would be random; {how_to_get(card)}"
+        )
+    return model
 
 
 def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -71,6 +71,8 @@ def _looked_for(name: str, spec: ScorerSpec) -> Finding:
     card = spec.card
     if not card.needs:
         return Finding(f"scorer {name}", "ok", f"family {card.family}, needs nothing more")
+    if spec.parts:
+        return _weights(name, spec)
     if spec.served or card.weights.count("/") != 1:  # a server, packages, shipped files: cheap
         return _built(name, spec)
     from huggingface_hub import try_to_load_from_cache
@@ -82,6 +84,24 @@ def _looked_for(name: str, spec: ScorerSpec) -> Finding:
     if Path(place).is_dir() or cached:
         return Finding(f"scorer {name}", "ok", f"family {card.family}, weights at {place}")
     return Finding(f"scorer {name}", "missing", f"{'; '.join(card.needs)}: {how_to_get(card)}")
+
+
+def _weights(name: str, spec: ScorerSpec) -> Finding:
+    """Whether all that the loader wants is there and can be read; headers only."""
+    from recast_eval.scorers.needed import troubles
+    from recast_eval.scorers.weights import FOLDER_VARIABLE, locate, weights_folder
+
+    place = Path(locate(spec.card, None))
+    home = weights_folder() or Path(f"${FOLDER_VARIABLE}")
+    found = troubles(spec.parts, home / spec.card.name, local=place.is_dir())
+    if not found:
+        return Finding(f"scorer {name}", "ok", f"family {spec.card.family}, weights at {place}")
+    what = "; ".join(dict.fromkeys(t.what for t in found))
+    remedy = "\n".join(dict.fromkeys(t.remedy for t in found))
+    unset = "" if weights_folder() else f"export {FOLDER_VARIABLE}=FOLDER\n"
+    broken = any(t.kind == "broken" for t in found)
+    facts = f"{what}:\n{unset}{remedy}"
+    return Finding(f"scorer {name}", "broken" if broken else "missing", facts)
 
 
 def _endpoint() -> Finding:

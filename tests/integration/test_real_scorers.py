@@ -79,6 +79,21 @@ def test_a_scorer_without_weights_says_where_to_put_them(tmp_path: Path) -> None
         SCORERS.load("pickscore").build(weights=str(tmp_path))
 
 
+@pytest.mark.parametrize("lost", ["visual_projection.weight", "text_model.final_layer_norm.bias"])
+def test_a_model_s_file_that_lacks_tensors_is_refused(lost: str, tmp_path: Path) -> None:
+    """The library would make up random ones and go on."""
+    from safetensors.torch import load_file, save_file
+
+    tiny_scorers.clip(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    del tensors[lost]
+    save_file(tensors, file, metadata={"format": "pt"})
+    for name in ("clip-score", "pickscore"):
+        with pytest.raises(MissingError, match=f"lacks 1 tensors of the model .{lost}"):
+            SCORERS.load(name).build(weights=str(tmp_path))
+
+
 def test_tensors_of_another_size_are_named(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import CLIP_TOKENIZER, converted, pretrained
 
 CARD: Final = ScorerCard(
     name="aesthetic",
@@ -48,14 +49,27 @@ class AestheticScorer:
         return [Scored(value=v) for v in values]
 
 
+PUBLISHED: Final = "sac+logos+ava1-l14-linearMSE.pth"
+PARTS: Final = (
+    pretrained(CARD.weights, tokenizer=CLIP_TOKENIZER),
+    converted(
+        FILE,
+        f"curl -Lo {PUBLISHED} {CARD.source}/raw/main/{PUBLISHED.replace('+', '%2B')}",
+        PUBLISHED,
+        ("layers.0.weight", "layers.7.bias"),
+    ),
+)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``."""
     from recast_eval.scorers.clip import Clip
     from recast_eval.scorers.heads import mlp_head
-    from recast_eval.scorers.weights import read_tensors
+    from recast_eval.scorers.weights import check_files, read_tensors
 
+    check_files(CARD, weights, PARTS)
     clip = Clip.load(CARD, weights, device)
     return AestheticScorer(clip, mlp_head(read_tensors(CARD, weights, FILE), "layers").to(device))
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)

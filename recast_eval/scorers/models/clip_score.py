@@ -3,6 +3,7 @@
 from typing import Final
 
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import CLIP_TOKENIZER, pretrained
 
 CARD: Final = ScorerCard(
     name="clip-score",
@@ -21,11 +22,16 @@ CARD: Final = ScorerCard(
 )
 
 
+PARTS: Final = (pretrained(CARD.weights, tokenizer=CLIP_TOKENIZER),)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``."""
     from recast_eval.scorers.clip import Clip, CosineScorer
+    from recast_eval.scorers.weights import check_files
 
+    check_files(CARD, weights, PARTS)
     return CosineScorer(CARD, Clip.load(CARD, weights, device), scale=1.0)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)

@@ -11,6 +11,7 @@ import numpy as np
 
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import CLIP_TOKENIZER, pretrained
 
 CARD: Final = ScorerCard(
     name="geneval",
@@ -103,6 +104,12 @@ class GenevalScorer:
         return COLORS[int((self._clip.images([crop]) @ texts.T).argmax())]
 
 
+PARTS: Final = (
+    pretrained(CARD.weights, folder="detector"),
+    pretrained(CLIP_WEIGHTS, tokenizer=CLIP_TOKENIZER, folder="clip"),
+)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``; a local folder holds ``detector/`` and ``clip/``."""
     from pathlib import Path
@@ -110,8 +117,9 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     from transformers import Mask2FormerForUniversalSegmentation, Mask2FormerImageProcessorPil
 
     from recast_eval.scorers.clip import Clip
-    from recast_eval.scorers.weights import load_pretrained, locate
+    from recast_eval.scorers.weights import check_files, load_pretrained, locate
 
+    check_files(CARD, weights, PARTS)
     folder = Path(locate(CARD, weights))
     local = folder.is_dir()
     detector = str(folder / "detector") if local else weights
@@ -123,4 +131,4 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     return GenevalScorer(model.to(device).eval().requires_grad_(False), processor, clip)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)

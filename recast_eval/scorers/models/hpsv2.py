@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import CLIP_NAMES, CLIP_TOKENIZER, borrowed, converted
 
 CARD: Final = ScorerCard(
     name="hpsv2",
@@ -49,14 +50,33 @@ def config() -> Any:
     return CLIPConfig(text_config=text, vision_config=vision, projection_dim=1024)
 
 
+PUBLISHED: Final = "HPS_v2.1_compressed.pt"
+PARTS: Final = (
+    borrowed("openai/clip-vit-large-patch14", CLIP_TOKENIZER, CLIP_NAMES),
+    converted(
+        FILE,
+        f"hf download {CARD.weights} {PUBLISHED} --local-dir .",
+        PUBLISHED,
+        ("visual.proj", "text_projection", "visual.transformer.resblocks.0.ln_1.weight"),
+    ),
+)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``. The folder holds the tensors and a CLIP tokenizer."""
     from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
 
     from recast_eval.scorers.clip import Clip, CosineScorer
     from recast_eval.scorers.open_clip import PaddedSquare, convert_open_clip
-    from recast_eval.scorers.weights import load_into, load_pretrained, read_tensors, sized_config
+    from recast_eval.scorers.weights import (
+        check_files,
+        load_into,
+        load_pretrained,
+        read_tensors,
+        sized_config,
+    )
 
+    check_files(CARD, weights, PARTS)
     tensors = convert_open_clip(read_tensors(CARD, weights, FILE))
     model = CLIPModel(sized_config(CLIPConfig, CARD, weights, config()))
     load_into(model, tensors, CARD)
@@ -65,4 +85,4 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     return CosineScorer(CARD, Clip(model, tokenizer, processor, device), scale=1.0)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)

@@ -7,6 +7,7 @@ import numpy as np
 
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import BERT_NAMES, BERT_TOKENIZER, borrowed, converted
 
 CARD: Final = ScorerCard(
     name="image-reward",
@@ -106,6 +107,22 @@ class ImageRewardScorer:
         ]
 
 
+PUBLISHED: Final = "ImageReward.pt"
+PARTS: Final = (
+    borrowed("bert-base-uncased", BERT_TOKENIZER, BERT_NAMES),
+    converted(
+        FILE,
+        f"hf download {CARD.weights} {PUBLISHED} --local-dir .",
+        PUBLISHED,
+        (
+            "mlp.layers.7.weight",
+            "blip.visual_encoder.cls_token",
+            "blip.text_encoder.embeddings.word_embeddings.weight",
+        ),
+    ),
+)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``. The folder holds the tensors and a BERT tokenizer."""
     from transformers import BertTokenizer, BlipConfig, CLIPImageProcessorPil
@@ -114,8 +131,15 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
 
     from recast_eval.scorers.blip import convert_text, convert_vision
     from recast_eval.scorers.heads import mlp_head
-    from recast_eval.scorers.weights import load_into, load_pretrained, read_tensors, sized_config
+    from recast_eval.scorers.weights import (
+        check_files,
+        load_into,
+        load_pretrained,
+        read_tensors,
+        sized_config,
+    )
 
+    check_files(CARD, weights, PARTS)
     tensors = read_tensors(CARD, weights, FILE)
     published = BlipConfig(text_config=text_config(), vision_config=vision_config())
     config = sized_config(BlipConfig, CARD, weights, published)
@@ -132,4 +156,4 @@ def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     return ImageRewardScorer(vision.to(device), text.to(device), head, tokenizer, processor, device)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)

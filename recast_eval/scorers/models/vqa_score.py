@@ -11,6 +11,7 @@ import numpy as np
 
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer, ScorerCard, ScorerSpec
+from recast_eval.scorers.needed import CLIP_TOKENIZER, pretrained
 
 CARD: Final = ScorerCard(
     name="vqa-score",
@@ -110,15 +111,19 @@ def load_processor(weights: str | None) -> Any:
     )
 
 
+PARTS: Final = (pretrained(CARD.weights, tokenizer=CLIP_TOKENIZER),)
+
+
 def build(*, device: str = "cpu", weights: str | None = None) -> Scorer:
     """See ``ScorerFactory``."""
     from transformers import AutoModelForImageTextToText
 
-    from recast_eval.scorers.weights import load_pretrained
+    from recast_eval.scorers.weights import check_files, load_pretrained
 
+    check_files(CARD, weights, PARTS)
     processor = load_processor(weights)  # first, since the model is large
     model = load_pretrained(AutoModelForImageTextToText, CARD, weights, use_safetensors=True)
     return VqaScorer(model.to(device).eval().requires_grad_(False), processor)
 
 
-SPEC: Final = ScorerSpec(CARD, build)
+SPEC: Final = ScorerSpec(CARD, build, parts=PARTS)
