@@ -61,7 +61,8 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 def _records(out: Path) -> dict[str, Any]:
     """Reward curves, and the cosines of each refresh with its step."""
     records = metrics_of(out)
-    rewards = {n: [r["values"][f"reward/{n}"] for r in records] for n in REWARDS}
+    epochs = {r["epoch"]: r["values"] for r in records}.values()  # an epoch has several steps
+    rewards = {n: [values[f"reward/{n}"] for values in epochs] for n in REWARDS}
     fresh = [r for r in records if "aggregator/worst_cosine" in r["values"]]
     cosines = {n: [r["values"][f"aggregator/{n}"] for r in fresh] for n in COSINES}
     return {"rewards": rewards, "cosines": cosines, "steps": [r["step"] for r in fresh]}
@@ -132,7 +133,7 @@ def figure(done: dict[str, Any], args: argparse.Namespace) -> None:
 def main() -> None:
     """Train what is missing, compare, draw, print."""
     parser = study_parser(__doc__, out=Path("runs/conflict"), judges=("ocr-tesseract",))
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     start(args)

@@ -31,6 +31,7 @@ INTERVAL = 10
 SMALL = [
     "groups={prompts_per_epoch: 2, group_size: 12}",
     "rewards={ocr: 1, finish: 1, composition: 1, tidy: 1}",
+    "steps_per_epoch=1",
     "micro_batch=6",
     "checkpoint_every=100000",
 ]
