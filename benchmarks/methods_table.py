@@ -2,9 +2,9 @@
 
     python benchmarks/methods_table.py --out runs/methods [--seeds 1 2 3] [--write docs/methods.md]
 
-Trains each shipped recipe once a seed, in a process of its own (done runs are not done again),
-draws the same test prompts from the same noise before and after with the recipe's ODE, and
-compares picture by picture. `--write` puts the table between the markers in that file.
+Trains each shipped recipe once a seed, on the same prompts, rewards and number of images, in a
+process of its own (done runs are not done again), draws the same test prompts from the same noise
+before and after with the recipe's ODE, and compares picture by picture. `--write` puts the table between the markers in that file.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from starter_runs import (
     pooled,
     start,
     study_parser,
+    together,
     train,
     write_between,
 )
@@ -36,6 +37,11 @@ RECIPES = (
     "starter-tempflow",
     "starter-awm",
 )
+SAME = (
+    "prompts.set=starter-ocr",
+    "groups={prompts_per_epoch: 4, group_size: 12}",
+    "rewards={ocr: 1, finish: 1, composition: 1}",
+)
 JUDGES = ("ocr-tesseract", "verifier")
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
@@ -44,8 +50,8 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     """All runs, by `recipe|seed`; `base` is the untrained starter."""
     results = Results(args.out / "methods.json")
     scorers = (*REWARDS, *args.judges)
-    # One prompt set for all: gains are taken picture by picture.
-    common = [f"model.base={args.base}", "prompts.set=starter-ocr", *args.set]
+    # The same prompts, rewards and amount of work for all: methods alone differ.
+    common = [f"model.base={args.base}", *SAME, f"epochs={args.epochs}", *args.set]
 
     def base() -> dict[str, Any]:
         return {"scores": evaluate(RECIPES[0], common, None, scorers, args.images)}
@@ -64,8 +70,8 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 
 def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     """A row a recipe: gains over the base pooled over the seeds; medians of time and memory."""
-    scorers = (*REWARDS, *args.judges)
-    base = done["base"]["scores"]
+    scorers = ("all", *REWARDS, *args.judges)
+    base = together(done["base"]["scores"])
     said = f", [least, most] of the {len(args.seeds)} seeds' means" if len(args.seeds) > 1 else ""
     lines = [
         f"Gain ± standard error over prompts{said}:",
@@ -77,7 +83,7 @@ def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     for recipe in args.recipes:
         runs = [done[f"{recipe}|{seed}"] for seed in args.seeds]
         cells = [
-            gain_cell(pooled([run["scores"][n] for run in runs], base[n]), len(runs))
+            gain_cell(pooled([together(run["scores"])[n] for run in runs], base[n]), len(runs))
             for n in scorers
         ]
         seconds, peak = (
@@ -91,6 +97,7 @@ def main() -> None:
     """Train what is missing, compare, print."""
     parser = study_parser(__doc__, out=Path("runs/methods"), judges=JUDGES)
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--epochs", type=int, default=12)
     args = parser.parse_args()
     start(args)
     text = table(study(args), args)

@@ -184,6 +184,13 @@ def _values(scores: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if v is None else v for v in scores])
 
 
+def together(scores: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """With one more entry, ``all``: the mean of a picture's rewards, where all were scored."""
+    rows = zip(*(scores[name] for name in REWARDS), strict=True)
+    means = [None if None in row else float(np.mean([v or 0.0 for v in row])) for row in rows]
+    return {"all": means, **scores}
+
+
 def gain_cell(found: Pooled, seeds: int) -> str:
     """``+0.123 ± 0.045 [+0.100, +0.150]``; the range of seeds where there are several."""
     if not found.scored:

@@ -54,12 +54,12 @@ def test_the_methods_table_pools_seeds_and_takes_medians_of_costs() -> None:
         done[f"starter-awm|{seed}"] = {"cost": cost, "scores": _moved(gain)}
     text = methods_table.table(done, _args(recipes=["starter-awm"], seeds=[1, 2, 3]))
     cell = "+0.200 ± 0.000 [+0.100, +0.300]"
-    row = f"| starter-awm | {cell} | {cell} (3/4) | {cell} | 7.0 | 802 |"
+    row = f"| starter-awm | {cell} (3/4) | {cell} | {cell} (3/4) | {cell} | 7.0 | 802 |"
     assert text.splitlines()[-1] == row
-    assert "| base | 0.500 | 0.500 | 1.000 | | |" in text
+    assert "| base | 0.667 | 0.500 | 0.500 | 1.000 | | |" in text
     assert "3 seeds" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
-    assert widths == {7}
+    assert widths == {8}
 
 
 def test_the_conflict_table_has_a_row_a_kind_and_seed() -> None:
