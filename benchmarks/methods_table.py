@@ -4,7 +4,8 @@
 
 Trains each shipped recipe once a seed, on the same prompts, rewards and number of images, in a
 process of its own (done runs are not done again), draws the same test prompts from the same noise
-before and after with the recipe's ODE, and compares picture by picture. `--write` puts the table between the markers in that file.
+before and after with the recipe's ODE, and compares picture by picture. `--write` puts the table
+between the markers in that file.
 """
 
 import argparse

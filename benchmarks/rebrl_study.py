@@ -1,11 +1,13 @@
 """Which weighting learns fastest on the masked starter: one command, resumable.
 
-    python benchmarks/rebrl_study.py --out runs/rebrl-study [--epochs 20] [--seeds 1 2 3]
+    python benchmarks/rebrl_study.py --out runs/rebrl-study [--epochs 32] [--seeds 1 2 3]
 
 Trains every variant on every reward and seed with the shipped recipe `starter-rebrl` and the
 same prompts, noise and number of steps, then draws the test prompts with fixed seeds and scores
-them with the reward and with scorers that were not trained on. Writes `study.json`, a table
-(`study.md`) and a figure for each reward; runs that are done are not done again.
+them with the reward and with scorers that were not trained on. An epoch's reward depends on its
+prompts more than on what was learnt, so the untrained model is run through the same epochs, and
+curves are what a variant gained over it. Writes `study.json`, a table (`study.md`) and a figure
+for each reward; runs that are done are not done again. `--write` puts the table into the docs.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from starter_runs import write_between
 
 from recast_eval.records import Scored
 from recast_eval.scorers import SCORERS
@@ -36,11 +39,14 @@ VARIANTS = {
     "trajectory, balance 0": ["method.preset=mask-grpo"],
     "trajectory, balance 1": ["method.preset=mask-grpo", "method.stage_balance=1"],
 }
+STILL = ["method.preset=unigrpo", "optimiser.learning_rate=1.0e-12"]
+"""The untrained model on the same prompts and noise."""
+BEGIN, END = "<!-- rebrl study: begin -->", "<!-- rebrl study: end -->"
 JUDGES = ("composition", "tidy", "verifier", "alignment-heldout", "card-distance")
 """Scorers of the final pictures; the last three share nothing with either reward."""
 
 
-def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> list[str]:
+def run_sets(args: argparse.Namespace, reward: str, switches: list[str], seed: int) -> list[str]:
     return [
         f"model.base={args.base}",
         f"seed={seed}",
@@ -55,7 +61,7 @@ def run_sets(args: argparse.Namespace, reward: str, variant: str, seed: int) -> 
         "samples_every=0",
         "ema_ceiling=0",
         *args.set,
-        *VARIANTS[variant],
+        *switches,
     ]
 
 
@@ -102,63 +108,78 @@ def curve(folder: Path, reward: str) -> list[float]:
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
+    """Scores, KL and learning curve by `reward|variant|seed`; `reward|base` is before training."""
     results = args.out / "study.json"
     done: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.is_file() else {}
     recipe = find_recipe("starter-rebrl")
+
+    def trained(key: str, reward: str, switches: list[str], seed: int, *, score: bool) -> None:
+        folder = args.out / key.replace("|", "-").replace(" ", "-").replace(",", "")
+        sets = run_sets(args, reward, switches, seed)
+        if not run_recipe("starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"):
+            raise SystemExit(f"stopped in {folder}; the same command goes on from there")
+        found = evaluate(load_plan(recipe, sets), folder, args) if score else {}
+        done[key] = found | {"curve": curve(folder, reward)}
+        results.write_text(json.dumps(done, indent=1) + "\n", "utf-8")
+        logging.info("%s: %.4f", key, found.get(reward, float("nan")))
+
     for reward in args.rewards:
-        key = f"{reward}|base"
-        if key not in done or any(j not in done[key] for j in JUDGES):
-            plan = load_plan(recipe, run_sets(args, reward, "unigrpo", 1))
-            done[key] = evaluate(plan, None, args)
+        if f"{reward}|base" not in done:
+            plan = load_plan(recipe, run_sets(args, reward, STILL, 1))
+            done[f"{reward}|base"] = evaluate(plan, None, args)
     for seed in args.seeds:
         for reward in args.rewards:
             for variant in args.variants:
-                key = f"{reward}|{variant}|{seed}"
-                if key in done and all(j in done[key] for j in JUDGES):
-                    continue
-                slug = f"{reward}-{variant.replace(' ', '-').replace(',', '')}-{seed}"
-                folder, sets = args.out / slug, run_sets(args, reward, variant, seed)
-                if not run_recipe(
-                    "starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"
-                ):
-                    raise SystemExit(f"stopped in {folder}; the same command goes on from there")
-                found = evaluate(load_plan(recipe, sets), folder, args)
-                done[key] = found | {"curve": curve(folder, reward)}
-                results.write_text(json.dumps(done, indent=1) + "\n", "utf-8")
-                logging.info("%s: %.4f", key, found[reward])
+                if (key := f"{reward}|{variant}|{seed}") not in done:
+                    trained(key, reward, VARIANTS[variant], seed, score=True)
+            if (key := f"{reward}|untrained|{seed}") not in done:
+                trained(key, reward, STILL, seed, score=False)
     return done
 
 
 def table(done: dict[str, Any], args: argparse.Namespace) -> str:
-    """A row a reward and variant: mean [min, max] over the seeds."""
-    lines = [
-        "| reward | variant | seeds | mean reward in training | final reward | epochs to reach "
-        "UniGRPO's last level | KL to base | held out |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """A row a reward and variant: over the seeds, on test prompts and while training."""
+    others = {r: [j for j in JUDGES if j != r] for r in args.rewards}
+    lines = []
     for reward in args.rewards:
         base = done[f"{reward}|base"]
-        others = [j for j in JUDGES if j != reward]
-        said = ", ".join(f"{j} {base[j]:.3f}" for j in others)
-        lines.append(f"| {reward} | base | | | {base[reward]:.3f} | | 0 | {said} |")
-        goal = _goal(done, reward, args)
+        lines += [
+            f"| trained on `{reward}` | final, mean [least, most] of {len(args.seeds)} seeds | "
+            "minus UniGRPO, seed by seed | KL to base | epochs to UniGRPO's last gain | "
+            + " | ".join(others[reward])
+            + " |",
+            "|---|---|---|---|---|" + "---|" * len(others[reward]),
+            f"| base | {base[reward]:.3f} | | 0 | | "
+            + " | ".join(f"{base[j]:.3f}" for j in others[reward])
+            + " |",
+        ]
+        goal = gains(done, reward, "unigrpo", args).mean(0)[-1]
         for variant in args.variants:
-            runs = [r for s in args.seeds if (r := done.get(f"{reward}|{variant}|{s}")) is not None]
-            if not runs:
-                continue
-            final = [r[reward] for r in runs]
-            curves = [float(np.mean(r["curve"])) for r in runs]
-            reach = _reach(np.mean([r["curve"] for r in runs], 0), goal)
-            said = ", ".join(f"{j} {np.mean([r[j] for r in runs]):.3f}" for j in others)
+            runs = [done[f"{reward}|{variant}|{s}"] for s in args.seeds]
+            final = np.array([r[reward] for r in runs])
+            unigrpo = np.array([done[f"{reward}|unigrpo|{s}"][reward] for s in args.seeds])
+            apart = ", ".join(f"{d:+.3f}" for d in final - unigrpo)
+            judged = " | ".join(f"{np.mean([r[j] for r in runs]):.3f}" for j in others[reward])
             lines.append(
-                f"| {reward} | {variant} | {len(runs)} | {_range(curves)} | {_range(final)} | "
-                f"{reach} | {np.mean([r['kl'] for r in runs]):.4f} | {said} |"
+                f"| {variant} | {final.mean():.3f} [{final.min():.3f}, {final.max():.3f}] | "
+                f"{'' if variant == 'unigrpo' else apart} | {np.mean([r['kl'] for r in runs]):.3f} "
+                f"| {reach(gains(done, reward, variant, args).mean(0), goal)} | {judged} |"
             )
-    return "\n".join(lines) + "\n"
+        lines.append("")
+    return "\n".join(lines)
 
 
-def _smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
-    """Trailing mean, shorter at the beginning: an epoch's prompts differ from the next's."""
+def gains(done: dict[str, Any], reward: str, variant: str, args: argparse.Namespace) -> np.ndarray:
+    """(seeds, epochs) reward over the untrained model's on the same prompts and noise, smoothed."""
+    pairs = [
+        (done[f"{reward}|{variant}|{s}"]["curve"], done[f"{reward}|untrained|{s}"]["curve"])
+        for s in args.seeds
+    ]
+    return np.array([_smooth(np.subtract(ours, still)) for ours, still in pairs])
+
+
+def _smooth(values: np.ndarray, width: int = 8) -> np.ndarray:
+    """Trailing mean, shorter at the beginning."""
     total = np.cumsum(np.r_[0.0, values])
     last = np.arange(1, len(values) + 1)
     first = np.maximum(last - width, 0)
@@ -166,48 +187,37 @@ def _smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
     return smoothed
 
 
-def _goal(done: dict[str, Any], reward: str, args: argparse.Namespace) -> float:
-    runs = [done.get(f"{reward}|unigrpo|{s}") for s in args.seeds]
-    curves = [r["curve"] for r in runs if r is not None]
-    return float(_smooth(np.mean(curves, 0))[-1]) if curves else float("inf")
-
-
-def _reach(values: np.ndarray, goal: float) -> str:
-    hit = np.flatnonzero(_smooth(values) >= goal)
-    return str(int(hit[0]) + 1) if len(hit) else "not reached"
-
-
-def _range(values: list[float]) -> str:
-    return f"{np.mean(values):.3f} [{min(values):.3f}, {max(values):.3f}]"
+def reach(values: np.ndarray, goal: float) -> str:
+    """First epoch from which the smoothed gain stays at the goal or above."""
+    below = np.flatnonzero(values < goal)
+    first = int(below[-1]) + 2 if len(below) else 1
+    return str(first) if first <= len(values) else "not reached"
 
 
 def figure(done: dict[str, Any], args: argparse.Namespace, reward: str) -> None:
-    """Reward minus UniGRPO's, same seed and prompts, against epoch; the band is the seeds' range.
-
-    The reward itself follows which prompts an epoch has; the difference does not.
-    """
+    """Gain over the untrained model against epoch; the band is the seeds' range."""
     import matplotlib as mpl
 
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "recast"
     from matplotlib import pyplot as plt
 
-    others = [v for v in args.variants if v != "unigrpo"]
+    shown = [v for v in args.variants if v != "unigrpo"]
     grid, axes = plt.subplots(2, 3, figsize=(9, 5), sharex=True, sharey=True, layout="constrained")
-    for axis, variant in zip(axes.flat, others, strict=False):
-        keys = [(f"{reward}|{variant}|{s}", f"{reward}|unigrpo|{s}") for s in args.seeds]
-        runs = [(done[a]["curve"], done[b]["curve"]) for a, b in keys if a in done and b in done]
-        if not runs:
-            continue
-        lines = np.array([_smooth(np.subtract(ours, base)) for ours, base in runs])
-        epochs = np.arange(1, lines.shape[1] + 1)
+    plain = gains(done, reward, "unigrpo", args)
+    epochs = np.arange(1, plain.shape[1] + 1)
+    for axis, variant in zip(axes.flat, shown, strict=False):
+        for lines, color, label in (
+            (plain, "#4f565e", "UniGRPO"),
+            (gains(done, reward, variant, args), "#0072b2", variant),
+        ):
+            axis.fill_between(epochs, lines.min(0), lines.max(0), color=color, alpha=0.15, lw=0)
+            axis.plot(epochs, lines.mean(0), color=color, label=label)
         axis.axhline(0, color="#4f565e", lw=0.8, ls=":")
-        axis.fill_between(epochs, lines.min(0), lines.max(0), color="#0072b2", alpha=0.2, lw=0)
-        axis.plot(epochs, lines.mean(0), color="#0072b2")
-        axis.set_title(f"{variant} ({len(runs)} seeds)", fontsize=9)
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
     grid.supxlabel("epoch")
-    grid.supylabel(f"{reward} minus UniGRPO's (mean of 5 epochs)")
-    grid.savefig(args.out / f"{reward}.svg", metadata={"Date": None})
+    grid.supylabel(f"{reward}: gain over the untrained model")
+    grid.savefig((args.figures or args.out) / f"rebrl-{reward}.svg", metadata={"Date": None})
     plt.close(grid)
 
 
@@ -226,6 +236,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rewards", nargs="+", default=["composition", "tidy"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--figures", type=Path, help="folder for the figures")
+    parser.add_argument("--write", type=Path, help="page that gets the table")
     parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -236,6 +248,8 @@ def main() -> None:
     (args.out / "study.md").write_text(text, "utf-8")
     for reward in args.rewards:
         figure(done, args, reward)
+    if args.write is not None:
+        write_between(text, args.write, BEGIN, END)
     print(text)
 
 
