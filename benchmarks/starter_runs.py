@@ -32,7 +32,7 @@ def study_parser(about: str, *, out: Path, judges: Sequence[str]) -> argparse.Ar
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--base", default="starter")
-    parser.add_argument("--images", type=int, default=96, help="test prompts, one picture each")
+    parser.add_argument("--images", type=int, default=96, help="test prompts, three pictures each")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--judges", nargs="*", default=list(judges))
     parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
@@ -113,9 +113,14 @@ def seconds_of(out: Path) -> list[float]:
 
 
 def evaluate(
-    recipe: str, sets: Sequence[str], out: Path | None, scorers: Sequence[str], images: int
+    recipe: str,
+    sets: Sequence[str],
+    out: Path | None,
+    scorers: Sequence[str],
+    images: int,
+    repeats: int = 3,
 ) -> dict[str, list[float | None]]:
-    """Score fixed-seed pictures of test prompts, one a prompt, drawn by the recipe's ODE.
+    """Score fixed-seed pictures of test prompts, drawn by the recipe's ODE.
 
     Args:
         recipe: Whose model and sampler.
@@ -123,9 +128,10 @@ def evaluate(
         out: The run whose last trained weights draw; None is the base model.
         scorers: Names.
         images: Test prompts, from the first on.
+        repeats: Pictures of each.
 
     Returns:
-        Value of each picture by scorer, None where it could not be scored.
+        Mean value of each prompt's pictures by scorer, None where none could be scored.
     """
     plan = load_plan(find_recipe(recipe), sets)
     policy = build_policy(plan, "cpu")
@@ -133,17 +139,25 @@ def evaluate(
         _, state = load_checkpoint(list_checkpoints(out / "checkpoints")[-1])
         policy.load_state(state["policy"])
         policy.update_old(0.0)
-    prompts = load_prompts(PromptsConfig(set=plan.recipe.prompts.set, split="test"))[:images]
+    listed = load_prompts(PromptsConfig(set=plan.recipe.prompts.set, split="test"))[:images]
+    prompts = [prompt for prompt in listed for _ in range(repeats)]
     generator = torch.Generator().manual_seed(20_260)
     rollout = policy.rollout(policy.encode(prompts), generator, {"solver": "euler"})
     pictures = policy.decode(rollout.x_0)
-    return {
-        name: [
-            outcome.value if isinstance(outcome, Scored) else None
-            for outcome in SCORERS.load(name).build()(pictures, prompts)
+    found = {}
+    for name in scorers:
+        outcomes = SCORERS.load(name).build()(pictures, prompts)
+        values = [o.value if isinstance(o, Scored) else None for o in outcomes]
+        found[name] = [
+            _mean_or_none(values[first : first + repeats])
+            for first in range(0, len(values), repeats)
         ]
-        for name in scorers
-    }
+    return found
+
+
+def _mean_or_none(values: Sequence[float | None]) -> float | None:
+    there = [v for v in values if v is not None]
+    return float(np.mean(there)) if there else None
 
 
 class Pooled(NamedTuple):
