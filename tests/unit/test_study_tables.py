@@ -8,6 +8,7 @@ import conflict
 import methods_table
 import numpy as np
 import pytest
+import rebrl_study
 from starter_runs import Results, gain_cell, pooled, write_between
 
 BASE = {"composition": [0.5, 0.5, 0.5, 0.5], "ocr": [0.0, 0.5, None, 1.0], "finish": [1.0] * 4}
@@ -108,3 +109,35 @@ def test_a_finished_part_is_not_done_again(tmp_path: Path) -> None:
     again.get("awm|2", make)
     assert made == ["once", "once"]
     assert list(Results(path).found) == ["awm|1", "awm|2"]
+
+
+def _rebrl_args() -> argparse.Namespace:
+    return _args(rewards=["tidy"], variants=["unigrpo", "rebrl (both)"], seeds=[1, 2])
+
+
+def _rebrl_runs() -> dict[str, Any]:
+    scores = {"tidy": 0.5, "kl": 0.1, **{j: 0.25 for j in rebrl_study.JUDGES if j != "tidy"}}
+    done: dict[str, Any] = {"tidy|base": scores}
+    prompts = np.array([0.9, 0.1, 0.5, 0.3])  # an epoch's prompts move the reward most
+    for seed in (1, 2):
+        done[f"tidy|untrained|{seed}"] = {"curve": prompts.tolist()}
+        for name, slope in (("unigrpo", 0.1), ("rebrl (both)", 0.2)):
+            curve = (prompts + slope * np.arange(4)).tolist()
+            final = 0.5 + slope + 0.01 * seed
+            done[f"tidy|{name}|{seed}"] = scores | {"tidy": final, "curve": curve}
+    return done
+
+
+def test_the_rebrl_table_compares_with_unigrpo_seed_by_seed_and_takes_prompts_out() -> None:
+    text = rebrl_study.table(_rebrl_runs(), _rebrl_args())
+    # Smoothed, slope .1 ends at .15, which slope .2 reaches as .2 at the third epoch.
+    assert "| rebrl (both) | 0.715 [0.710, 0.720] | +0.100, +0.100 | 0.100 | 3 |" in text
+    assert "| unigrpo | 0.615 [0.610, 0.620] |  | 0.100 | 4 |" in text
+    widths = {line.count("|") for line in text.splitlines() if line}
+    assert widths == {10}
+
+
+def test_a_goal_counts_as_reached_only_where_the_gain_stays() -> None:
+    assert rebrl_study.reach(np.array([0.0, 2.0, 0.5, 1.0, 1.5]), 1.0) == "4"
+    assert rebrl_study.reach(np.array([1.0, 2.0]), 1.0) == "1"
+    assert rebrl_study.reach(np.array([2.0, 0.0]), 1.0) == "not reached"
