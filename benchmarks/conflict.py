@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from starter_runs import (
-    REWARDS,
     Results,
     base_cells,
     evaluate,
@@ -27,6 +26,7 @@ from starter_runs import (
     write_between,
 )
 
+REWARDS = ("composition", "ocr", "finish")
 KINDS = {
     "weighted sum": "aggregator={kind: weighted-sum}",
     "MARBLE": "aggregator={kind: marble, refresh_every: 5}",
@@ -133,7 +133,7 @@ def figure(done: dict[str, Any], args: argparse.Namespace) -> None:
 def main() -> None:
     """Train what is missing, compare, draw, print."""
     parser = study_parser(__doc__, out=Path("runs/conflict"), judges=("ocr-tesseract",))
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     start(args)

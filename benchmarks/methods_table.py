@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from starter_runs import (
-    REWARDS,
     Results,
     base_cells,
     evaluate,
@@ -40,10 +39,13 @@ RECIPES = (
 )
 SAME = (
     "prompts.set=starter-ocr",
-    "groups={prompts_per_epoch: 4, group_size: 12}",
-    "rewards={ocr: 1, finish: 1, composition: 1}",
+    "groups={prompts_per_epoch: 8, group_size: 12}",
+    "sampler={steps: 5, rollout_batch: 48}",
+    "rewards={composition: 1, finish: 1}",
+    "micro_batch=32",
 )
-JUDGES = ("ocr-tesseract", "verifier")
+REWARDS = ("composition", "finish")
+JUDGES = ("ocr", "verifier")
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
@@ -72,7 +74,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     """A row a recipe: gains over the base pooled over the seeds; medians of time and memory."""
     scorers = ("all", *REWARDS, *args.judges)
-    base = together(done["base"]["scores"])
+    base = together(done["base"]["scores"], REWARDS)
     said = f", [least, most] of the {len(args.seeds)} seeds' means" if len(args.seeds) > 1 else ""
     lines = [
         f"Gain ± standard error over prompts{said}:",
@@ -84,7 +86,9 @@ def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     for recipe in args.recipes:
         runs = [done[f"{recipe}|{seed}"] for seed in args.seeds]
         cells = [
-            gain_cell(pooled([together(run["scores"])[n] for run in runs], base[n]), len(runs))
+            gain_cell(
+                pooled([together(run["scores"], REWARDS)[n] for run in runs], base[n]), len(runs)
+            )
             for n in scorers
         ]
         seconds, peak = (

@@ -24,8 +24,6 @@ from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
 from recast_train.recipe_types import PromptsConfig
 
-REWARDS = ("composition", "ocr", "finish")
-
 
 def study_parser(about: str, *, out: Path, judges: Sequence[str]) -> argparse.ArgumentParser:
     """The flags that studies of training runs share."""
@@ -198,9 +196,11 @@ def _values(scores: Sequence[float | None]) -> np.ndarray:
     return np.array([np.nan if v is None else v for v in scores])
 
 
-def together(scores: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
-    """With one more entry, ``all``: the mean of a picture's rewards, where all were scored."""
-    rows = zip(*(scores[name] for name in REWARDS), strict=True)
+def together(
+    scores: dict[str, list[float | None]], rewards: Sequence[str]
+) -> dict[str, list[float | None]]:
+    """With one more entry, ``all``: the mean of a prompt's rewards, where all were scored."""
+    rows = zip(*(scores[name] for name in rewards), strict=True)
     means = [None if None in row else float(np.mean([v or 0.0 for v in row])) for row in rows]
     return {"all": means, **scores}
 

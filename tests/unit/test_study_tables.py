@@ -45,7 +45,7 @@ def test_nothing_scored_is_no_gain_of_zero() -> None:
 
 
 def _args(**values: Any) -> argparse.Namespace:
-    return argparse.Namespace(judges=(), **values)
+    return argparse.Namespace(**{"judges": ()} | values)
 
 
 def test_the_methods_table_pools_seeds_and_takes_medians_of_costs() -> None:
@@ -53,11 +53,13 @@ def test_the_methods_table_pools_seeds_and_takes_medians_of_costs() -> None:
     for seed, (gain, seconds) in enumerate([(0.1, 5.0), (0.2, 90.0), (0.3, 7.0)], 1):
         cost = {"epoch_seconds": seconds, "peak_mb": 800.0 + seed}
         done[f"starter-awm|{seed}"] = {"cost": cost, "scores": _moved(gain)}
-    text = methods_table.table(done, _args(recipes=["starter-awm"], seeds=[1, 2, 3]))
+    text = methods_table.table(
+        done, _args(recipes=["starter-awm"], seeds=[1, 2, 3], judges=("ocr",))
+    )
     cell = "+0.200 ± 0.000 [+0.100, +0.300]"
-    row = f"| starter-awm | {cell} (3/4) | {cell} | {cell} (3/4) | {cell} | 7.0 | 802 |"
+    row = f"| starter-awm | {cell} | {cell} | {cell} | {cell} (3/4) | 7.0 | 802 |"
     assert text.splitlines()[-1] == row
-    assert "| base | 0.667 | 0.500 | 0.500 | 1.000 | | |" in text
+    assert "| base | 0.750 | 0.500 | 1.000 | 0.500 | | |" in text
     assert "3 seeds" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert widths == {8}
