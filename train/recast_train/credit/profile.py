@@ -52,7 +52,7 @@ class Profile(Record):
     prompts: int
     images: int
     scored: dict[str, list[int]]
-    """Reward -> [n_scored, n_total]."""
+    """Reward -> [scored, images that it applies to]."""
     mean: list[float]
     variance: list[float]
     """(K,) within prompts."""
