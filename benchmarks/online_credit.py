@@ -10,13 +10,13 @@ printed beside, spread over all epochs (``amortised``): the median does not see 
 import argparse
 import json
 import multiprocessing
-import resource
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peak import peak_mb
 
 STATIC = ["credit={kind: static}"]
 ONLINE = ["credit={kind: recast-online}"]
@@ -75,7 +75,7 @@ def peak(overrides: list[str], epochs: int, queue: Any) -> None:
         parts = build(overrides, Path(place) / "run")
         for epoch in range(epochs):
             run_epoch(parts, epoch)
-    queue.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    queue.put(peak_mb())
 
 
 def memory(extra: list[str], online: list[str]) -> dict[str, float]:
@@ -88,8 +88,8 @@ def memory(extra: list[str], online: list[str]) -> dict[str, float]:
         found.append(queue.get())
         child.join()
     return {
-        "static_mb": found[0] / 1024,
-        "online_mb": found[1] / 1024,
+        "static_mb": found[0],
+        "online_mb": found[1],
         "memory_ratio": found[1] / found[0],
     }
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from peak import peak_mb
 
 from recast_eval.records import Scored, write_atomic
 from recast_eval.scorers import SCORERS
@@ -63,6 +64,17 @@ class Results:
         return part
 
 
+_START = """
+import atexit, sys
+from pathlib import Path
+from recast_train.cli import main
+copy = Path(sys.argv.pop(1))
+atexit.register(lambda: copy.write_text(Path("/proc/self/status").read_text("utf-8"), "utf-8"))
+main()
+"""
+"""The command, which leaves a copy of its process status: who waits for it cannot read it."""
+
+
 def train(recipe: str, out: Path, sets: Sequence[str]) -> dict[str, float]:
     """Run a recipe in a process of its own, or find that it was; wall, CPU and peak memory.
 
@@ -73,15 +85,15 @@ def train(recipe: str, out: Path, sets: Sequence[str]) -> dict[str, float]:
     if cost.is_file():
         found: dict[str, float] = json.loads(cost.read_text("utf-8"))
         return found
-    start = "from recast_train.cli import main; main()"
-    command = [sys.executable, "-c", start, "run", recipe, "--out", str(out)]
+    status_file = out.with_name(f"{out.name}.status")
+    command = [sys.executable, "-c", _START, str(status_file), "run", recipe, "--out", str(out)]
     command += [part for item in sets for part in ("--set", item)]
     if out.is_dir():
         command.append("--resume")
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         child = subprocess.Popen(command, stdout=said, stderr=said)  # noqa: S603
-        # wait4 alone tells the memory of this child, and not of the largest so far.
+        # wait4 alone tells the CPU time of this child, and not of all so far.
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
@@ -91,7 +103,7 @@ def train(recipe: str, out: Path, sets: Sequence[str]) -> dict[str, float]:
         "wall_seconds": time.monotonic() - began,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "epoch_seconds": float(np.median(seconds_of(out))),
-        "peak_mb": usage.ru_maxrss / 1024,
+        "peak_mb": peak_mb(status_file),
     }
     cost.write_text(json.dumps(found) + "\n", "utf-8")
     return found

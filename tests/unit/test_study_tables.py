@@ -1,6 +1,8 @@
 """Tables of the studies on the starter: pooled gains, markers of a page, parts done once."""
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import methods_table
 import numpy as np
 import pytest
 import rebrl_study
+from peak import peak_mb
 from starter_runs import Results, gain_cell, pooled, write_between
 
 BASE = {"composition": [0.5, 0.5, 0.5, 0.5], "ocr": [0.0, 0.5, None, 1.0], "finish": [1.0] * 4}
@@ -143,3 +146,17 @@ def test_a_goal_counts_as_reached_only_where_the_gain_stays() -> None:
     assert rebrl_study.reach(np.array([0.0, 2.0, 0.5, 1.0, 1.5]), 1.0) == "4"
     assert rebrl_study.reach(np.array([1.0, 2.0]), 1.0) == "1"
     assert rebrl_study.reach(np.array([2.0, 0.0]), 1.0) == "not reached"
+
+
+def test_a_peak_is_the_process_s_own_and_not_its_parent_s(tmp_path: Path) -> None:
+    held = np.ones(200 * 2**20, dtype=np.uint8)  # 200 MB here, which a child must not inherit
+    copy = tmp_path / "status"
+    code = f"open({str(copy)!r}, 'w').write(open('/proc/self/status').read())"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert 1 < peak_mb(copy) < 100 < 200 <= held.nbytes / 2**20 <= peak_mb()
+
+
+def test_a_status_without_a_peak_is_said(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("Name: x\n")
+    with pytest.raises(ValueError, match="no VmHWM"):
+        peak_mb(tmp_path / "status")
