@@ -67,6 +67,7 @@ class MetricRecord(Record):
     step: int
     epoch: int
     seconds: float
+    """Since the epoch began."""
     values: dict[str, float]
     """Flat numbers: ``reward/NAME``, ``loss``, ``kl``, ``grad_norm``, ..."""
     scored: dict[str, list[int]] = Field(default_factory=dict)

@@ -11,7 +11,7 @@ import pytest
 from recast_eval.judging.records import AxisOutcome, VerdictRecord
 from recast_eval.plots import Table
 from recast_eval.plots.lines import lines_info
-from recast_eval.records import Failed, Manifest, Scored, ScoreRecord
+from recast_eval.records import Failed, Manifest, MetricRecord, Scored, ScoreRecord
 from recast_eval.reporting.battles import battle_table
 from recast_eval.reporting.blocks import (
     Cell,
@@ -34,7 +34,7 @@ from recast_eval.reporting.render import clean, csv_link, data_block
 from recast_eval.reporting.scores import aggregate, all_pairs, score_table
 from recast_eval.reporting.sections.diagnostics import families
 from recast_eval.reporting.sections.provenance import flatten
-from recast_eval.reporting.sections.training import steady_or_figure
+from recast_eval.reporting.sections.training import steady_or_figure, training_minutes
 from recast_eval.reporting.summary import Answer, Summary
 from recast_eval.stats import benjamini_hochberg, holm
 
@@ -303,3 +303,12 @@ def test_what_never_moved_is_a_sentence_and_no_picture() -> None:
     assert said.text == "Clipped (clip_fraction): 0 at every step."
     drawn = steady_or_figure(moving, "clip_fraction", "Clipped", "r", Maker("c"), "")
     assert isinstance(drawn, FigureBlock)
+
+
+def test_training_minutes_count_an_epoch_once_however_many_steps_it_has() -> None:
+    steps = [(0, 20.0), (0, 40.0), (0, 60.0), (1, 30.0), (1, 120.0)]
+    metrics = [
+        MetricRecord(step=i, epoch=epoch, seconds=seconds, values={})
+        for i, (epoch, seconds) in enumerate(steps)
+    ]
+    assert training_minutes(metrics) == pytest.approx(3.0)

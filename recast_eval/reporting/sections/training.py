@@ -5,6 +5,7 @@ from itertools import zip_longest
 
 from recast_eval.plots import PLOTS
 from recast_eval.plots.lines import lines_info
+from recast_eval.records import MetricRecord
 from recast_eval.reporting.blocks import (
     Block,
     Cell,
@@ -132,7 +133,7 @@ def _ends(runs: Sequence[Run], maker: Maker, source: str) -> Block:
         cells = [words(run.name), words(run.method), _seed(run), num(last.step + 0.0, 6)]
         for name in rewards:
             cells += [num(first.values.get(name)), num(last.values.get(name))]
-        cells.append(num(sum(m.seconds for m in run.metrics) / 60, 3))
+        cells.append(num(training_minutes(run.metrics), 3))
         rows.append(cells)
     head = ["run", "method", "seed", "last step"]
     for name in rewards:
@@ -146,6 +147,12 @@ def _ends(runs: Sequence[Run], maker: Maker, source: str) -> Block:
         rows,
         source=source,
     )
+
+
+def training_minutes(metrics: Sequence[MetricRecord]) -> float:
+    """Minutes of all epochs; a step's seconds count from the beginning of its epoch."""
+    ends = {m.epoch: m.seconds for m in metrics}
+    return sum(ends.values()) / 60
 
 
 def _seed(run: Run) -> Cell:
