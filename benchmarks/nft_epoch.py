@@ -1,6 +1,6 @@
 """An NFT epoch of ours against a plain transcription of the published loop, in one process.
 
-    python benchmarks/nft_epoch.py [--base starter] [--epochs 4] [--threads 1]
+    python benchmarks/nft_epoch.py [--base starter] [--epochs 3] [--threads 1]
 
 The plain loop encodes its prompts anew for every batch, rolls out with the adapter beside the
 base weights, scores when all images are there, and runs three separate forwards (old, trained,
@@ -144,7 +144,7 @@ def main() -> int:
     """Measure and judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", default="starter")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--precision", default="fp32", help="of our rollouts; bf16 parts the curves"
