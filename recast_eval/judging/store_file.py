@@ -8,9 +8,29 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
+
 from recast_eval.errors import DataError
 
 SCHEMA_VERSION: Final = "1"
+
+
+def _is_busy(error: BaseException) -> bool:
+    return (
+        isinstance(error, sqlite3.OperationalError)
+        and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+    )
+
+
+@retry(
+    retry=retry_if_exception(_is_busy),
+    stop=stop_after_delay(60),
+    wait=wait_random(0.01, 0.1),
+    reraise=True,
+)
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Two that open a new file at once: SQLite refuses one of them without its usual waiting."""
+    db.execute("PRAGMA journal_mode=WAL")
 
 
 class StoreFile:
@@ -23,7 +43,7 @@ class StoreFile:
             path, timeout=60, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
+            _use_wal(self._db)
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(
                 files("recast_eval.judging").joinpath("schema.sql").read_text("utf-8")

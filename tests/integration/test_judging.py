@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from recast_eval.errors import ConfigError
 from recast_eval.judging.cards import amended, load_card
 from recast_eval.judging.pairs import check_prompts, read_image_set
 from recast_eval.judging.replaying import replay
+from recast_eval.judging.store_file import StoreFile
 
 
 @pytest.fixture
@@ -278,6 +281,19 @@ def test_the_same_id_with_another_text_is_refused(tmp_path: Path) -> None:
         check_prompts([one, two, one])
     assert "p1" in str(caught.value)
     assert "given twice" in str(caught.value)
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path: Path) -> None:
+    for turn in range(30):
+        path, together = tmp_path / f"{turn}.sqlite", threading.Barrier(8)
+
+        def opened(path: Path = path, together: threading.Barrier = together) -> None:
+            together.wait()
+            StoreFile(path).close()
+
+        with ThreadPoolExecutor(8) as pool:
+            for one in [pool.submit(opened) for _ in range(8)]:
+                one.result()
 
 
 def test_two_processes_share_a_store_and_pay_once(world: World) -> None:
