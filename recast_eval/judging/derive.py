@@ -19,6 +19,7 @@ from recast_eval.judging.decide import (
 from recast_eval.judging.reading import Read, read_call
 from recast_eval.judging.records import AxisOutcome, OrderRecord, Usage, VerdictRecord, Vote
 from recast_eval.judging.store import AskRow, CallRow, ReplyStore, Spec
+from recast_eval.records import part_path
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ class Tally:
 def write_verdicts(store: ReplyStore, path: Path) -> Tally:
     """Write every record that the store can make, atomically, in a fixed order."""
     tally = Tally()
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_path(path)
     with part.open("w", encoding="utf-8", newline="\n") as file:
         for record in all_records(store):
             tally.add(record)

@@ -19,6 +19,7 @@ from recast_eval.records.files import (
 from recast_eval.records.jsonl import (
     append_record,
     append_text,
+    part_path,
     read_json,
     read_lines,
     read_records,
@@ -45,6 +46,7 @@ __all__ = [
     "file_sha256",
     "hardware",
     "package_versions",
+    "part_path",
     "read_json",
     "read_lines",
     "read_records",

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -82,9 +83,14 @@ def _whole_length(descriptor: int) -> int:
     return 0
 
 
+def part_path(path: Path) -> Path:
+    """Where to write what will replace ``path``: no other process or thread writes there."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file's whole content, or leave the old one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_path(path)
     with part.open("w", encoding="utf-8", newline="\n") as file:
         file.write(text)
         file.flush()

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,13 @@ from recast_eval.console import progress
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.images import find_file
-from recast_eval.records import ImageRecord, append_record, file_sha256, read_records
+from recast_eval.records import (
+    ImageRecord,
+    append_record,
+    file_sha256,
+    part_path,
+    read_records,
+)
 from recast_eval.scoring.drawing import (
     Draw,
     Job,
@@ -204,6 +209,6 @@ def _copy(
 
 
 def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_path(path)
     part.write_bytes(data)
     part.replace(path)
