@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from starter_runs import write_between
+from starter_runs import start, write_between
 
 from recast_train.credit.measure import Measured
 from recast_train.credit.profile import Profile, profile_gains, read_profile
@@ -134,9 +133,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--write", type=Path)
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
+    start(args)
     seeds = measure_seeds(args)
     text = table(seeds, args)
     figure(seeds, args.figure or args.out / "gain-curves.svg")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from starter_runs import write_between
+from starter_runs import start, write_between
 
 from recast_eval.records import Scored
 from recast_eval.scorers import SCORERS
@@ -240,9 +240,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="page that gets the table")
     parser.add_argument("--set", nargs="*", default=[], help="a.b=value laid over every run")
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
+    start(args)
     done = study(args)
     text = table(done, args)
     (args.out / "study.md").write_text(text, "utf-8")
