@@ -129,6 +129,8 @@ def evaluate(
     scorers: Sequence[str],
     images: int,
     repeats: int = 3,
+    *,
+    prompt_sets: Sequence[str] = (),
 ) -> dict[str, list[float | None]]:
     """Score fixed-seed pictures of test prompts, drawn by the recipe's ODE.
 
@@ -139,6 +141,7 @@ def evaluate(
         scorers: Names.
         images: Test prompts, from the first on.
         repeats: Pictures of each.
+        prompt_sets: Where to take ``images`` test prompts of each from; empty is the recipe's.
 
     Returns:
         Mean value of each prompt's pictures by scorer, None where none could be scored.
@@ -149,7 +152,11 @@ def evaluate(
         _, state = load_checkpoint(list_checkpoints(out / "checkpoints")[-1])
         policy.load_state(state["policy"])
         policy.update_old(0.0)
-    listed = load_prompts(PromptsConfig(set=plan.recipe.prompts.set, split="test"))[:images]
+    listed = [
+        prompt
+        for name in prompt_sets or (plan.recipe.prompts.set,)
+        for prompt in load_prompts(PromptsConfig(set=name, split="test"))[:images]
+    ]
     prompts = [prompt for prompt in listed for _ in range(repeats)]
     generator = torch.Generator().manual_seed(20_260)
     rollout = policy.rollout(policy.encode(prompts), generator, {"solver": "euler"})
@@ -187,21 +194,29 @@ class Pooled(NamedTuple):
 
 
 def pooled(after: Sequence[Sequence[float | None]], before: Sequence[float | None]) -> Pooled:
-    """Pool the gains of seeds: the prompt is the unit, since all seeds share the prompts.
+    """Pool the gains of seeds over one base: the prompt is the unit, as seeds share the prompts.
 
     Args:
         after: Scores by seed, each in the order of ``before``.
         before: The base's scores.
     """
-    gains = np.array([_values(seed) for seed in after]) - _values(before)
+    return paired(after, [before] * len(after))
+
+
+def paired(
+    after: Sequence[Sequence[float | None]], before: Sequence[Sequence[float | None]]
+) -> Pooled:
+    """Pool the differences of two trainings, seed by seed; see ``pooled``."""
+    gains = np.array([_values(seed) for seed in after]) - [_values(seed) for seed in before]
+    total = gains.shape[1]
     gains = gains[:, ~np.isnan(gains).any(axis=0)]
     scored = gains.shape[1]
     if not scored:
-        return Pooled(0.0, 0.0, 0.0, 0.0, 0, len(before))
+        return Pooled(0.0, 0.0, 0.0, 0.0, 0, total)
     by_prompt, by_seed = gains.mean(axis=0), gains.mean(axis=1)
     error = float(by_prompt.std(ddof=1) / np.sqrt(scored)) if scored > 1 else 0.0
     low, high = float(by_seed.min()), float(by_seed.max())
-    return Pooled(float(gains.mean()), error, low, high, scored, len(before))
+    return Pooled(float(gains.mean()), error, low, high, scored, total)
 
 
 def _values(scores: Sequence[float | None]) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -102,23 +103,75 @@ def draw_points(axes: Axes, info: Points) -> None:
             elinewidth=1,
             linestyle="none",
         )
-    if len(info.points) <= 12:
-        for point in info.points:
-            if np.isfinite(point.x) and np.isfinite(point.y):
-                axes.annotate(
-                    fit(point.name, 18),
-                    (point.x, point.y),
-                    xytext=(5, 4),
-                    textcoords="offset points",
-                    fontsize=8.5,
-                )
     axes.margins(0.14)
     axes.set(xlabel=fit(info.x_label, 48), ylabel=fit(info.y_label, 40))
+    if len(info.points) <= 12:
+        _name_points(axes, info.points)
     handles = [
         Line2D([], [], color=series_color(i), marker=MARKERS[i % len(MARKERS)], linestyle="none")
         for i in range(len(groups))
     ]
     place_legend(axes, handles, groups)
+
+
+def _name_points(axes: Axes, points: Sequence[Point]) -> None:
+    """Write each name beside its point, where it covers the fewest others."""
+    shown = [p for p in points if np.isfinite(p.x) and np.isfinite(p.y)]
+    if not shown:
+        return
+    pixels = axes.transData.transform([(p.x, p.y) for p in shown])
+    size = 8.5
+    names = [fit(p.name, 18) for p in shown]
+    places = label_places(
+        pixels * 72.0 / axes.figure.dpi, [0.55 * size * len(n) for n in names], size
+    )
+    for name, point, (right, up) in zip(names, shown, places, strict=True):
+        axes.annotate(
+            name,
+            (point.x, point.y),
+            xytext=(5 * right, 4 * up),
+            textcoords="offset points",
+            ha="left" if right > 0 else "right",
+            va="bottom" if up > 0 else "top",
+            fontsize=size,
+        )
+
+
+def label_places(
+    anchors: npt.ArrayLike, widths: Sequence[float], height: float
+) -> list[tuple[int, int]]:
+    """Which corner of its anchor each label takes: right and up, unless another place is freer.
+
+    Args:
+        anchors: (N, 2) places in points, y upwards.
+        widths: Of the N labels, in points.
+        height: Of all.
+
+    Returns:
+        (+-1, +-1) for each: right or left, above or below.
+    """
+    dots = [(x - 3, y - 3, x + 3, y + 3) for x, y in np.asarray(anchors, dtype=float)]
+    taken: list[tuple[float, float, float, float]] = []
+    found = []
+    for (x, y), width in zip(np.asarray(anchors, dtype=float), widths, strict=True):
+        boxes = {}
+        for right, up in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            left = x + 5 if right > 0 else x - 5 - width
+            foot = y + 4 if up > 0 else y - 4 - height
+            boxes[right, up] = (left, foot, left + width, foot + height)
+        best = min(boxes, key=lambda place: sum(_shared(boxes[place], o) for o in taken + dots))
+        taken.append(boxes[best])
+        found.append(best)
+    return found
+
+
+def _shared(
+    one: tuple[float, float, float, float], two: tuple[float, float, float, float]
+) -> float:
+    """Area that two boxes (left, bottom, right, top) have in common."""
+    wide = min(one[2], two[2]) - max(one[0], two[0])
+    high = min(one[3], two[3]) - max(one[1], two[1])
+    return max(wide, 0.0) * max(high, 0.0)
 
 
 def points_table(info: Points) -> Table:

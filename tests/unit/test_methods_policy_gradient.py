@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from recast_train.credit.apply import normalise
+from recast_train.loop import compared
 from recast_train.methods import METHODS
+from recast_train.methods._policy_gradient import WindowConfig
 from recast_train.methods.base import Work
-from recast_train.policies.base import PolicySetup, Rollout
+from recast_train.methods.nft import NftConfig
+from recast_train.policies.base import Condition, PolicySetup, Rollout
 from recast_train.policies.sd3.config import LoraBlock, Sd3Config
 from recast_train.policies.sd3.policy import Sd3Policy
 from recast_train.sde import Step, euler_step, mean_log_prob, noise_aware_weights, sde_step
@@ -115,6 +120,31 @@ def test_windows_of_the_family(policy: Sd3Policy) -> None:
     branches = noisy("tempflow")
     assert all(len(row) == 1 for row in branches)
     assert branches[0] == branches[5] != branches[6] == branches[7]
+
+
+def test_rewards_are_compared_where_the_same_steps_were_explored(policy: Sd3Policy) -> None:
+    groups = torch.arange(2).repeat_interleave(4)
+    window = WindowConfig(kind="branch", size=1, high=0.9, branches=2)
+    rollout = _rollout(policy, _method("tempflow", window=window))
+    labels = compared(rollout, groups).tolist()
+    # Pairs explored a step each; a pair that shares its step with another of its prompt joins it.
+    steps = (rollout.trace["stds"] > 0).int().argmax(dim=1).tolist()
+    expected = list(zip(groups.tolist(), steps, strict=True))
+    assert len(set(steps)) > 1
+    assert [labels.index(label) for label in labels] == [expected.index(key) for key in expected]
+    for name in set(FAMILY) - {"tempflow"}:
+        assert torch.equal(compared(_rollout(policy, _method(name)), groups), groups)
+    assert compared(_rollout(policy, METHODS.load("nft").build(NftConfig())), groups) is groups
+
+
+def test_a_noisy_step_is_no_advantage() -> None:
+    # Noise costs the second step's samples one point each: nothing that any of them did better.
+    stds = torch.eye(2).repeat_interleave(2, dim=0)
+    rollout = Rollout(torch.zeros(4, 1), Condition({}), {"stds": stds})
+    rewards = np.array([[1.0, 0.5, 0.0, -0.5]])
+    groups = compared(rollout, torch.zeros(4, dtype=torch.long))
+    found = normalise(rewards, groups.numpy())
+    np.testing.assert_allclose(found, [[1.0, -1.0, 1.0, -1.0]])
 
 
 def test_a_group_may_share_its_initial_noise(policy: Sd3Policy) -> None:

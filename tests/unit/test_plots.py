@@ -15,7 +15,7 @@ from recast_eval.plots.credit_drift import credit_drift_info
 from recast_eval.plots.credit_weights import CreditWeights, credit_weights_info
 from recast_eval.plots.intervals import Row, intervals_info
 from recast_eval.plots.lines import Lines, lines_info, lines_table, running_mean
-from recast_eval.plots.scatter import Point, pareto_front, points_info
+from recast_eval.plots.scatter import Point, label_places, pareto_front, points_info
 from recast_eval.plots.shares import shares_info
 
 NAN = float("nan")
@@ -197,3 +197,11 @@ def test_noise_in_the_last_digits_does_not_fill_a_picture() -> None:
     low, high = plots.figure(plots.PLOTS.load("lines"), info).axes[0].get_ylim()
     assert low < 0.9
     assert high > 1.1
+
+
+def test_names_of_near_points_do_not_cover_each_other() -> None:
+    assert label_places([(0, 0), (200, 200)], [40, 40], 9) == [(1, 1), (1, 1)]
+    crowd = [(0, 0), (3, 1), (1, 3), (2, 2)]  # within a few points: each takes a corner
+    assert len(set(label_places(crowd, [40] * 4, 9))) == 4
+    # The second stands where the first's name would go to the right.
+    assert label_places([(0, 0), (20, 8)], [40, 40], 9)[0] != (1, 1)

@@ -1,5 +1,6 @@
 """Recipes: every mistake is said, all at once, with its place and the right name."""
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,6 +55,25 @@ def test_defaults_are_written_out_and_name_the_run() -> None:
     assert again.digest() == plan.digest()
     other = make_plan(_values(), ["method.beta=0.5"], scorers=_Book())
     assert other.digest() != plan.digest()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("method.window.branches=3", "must divide groups.group_size, .* got 3 and 4"),
+        ("method.window.branches=1", "window.branches: must be 2 or more"),
+        ("method.window.branches=0", "window.branches: must be 1 or more, got 0"),
+        ("sampler.steps=1", r"method.window: a window of 1 does not fit .* \(sampler.steps\)"),
+        ("method.window.size=10", "method.window: a window of 10 does not fit"),
+    ],
+)
+def test_a_window_that_fits_nothing_is_said_before_anything_is_loaded(
+    override: str, said: str
+) -> None:
+    window = {"kind": "branch", "size": 1, "high": 0.9, "branches": 2}
+    method = {"kind": "tempflow", "window": window}
+    make_plan(_values(method=method), scorers=_Book())
+    assert re.search(said, _problems(override, method=method))
 
 
 @pytest.mark.parametrize(

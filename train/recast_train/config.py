@@ -125,6 +125,9 @@ def make_plan(
             AGGREGATORS, "aggregator", {"kind": "weighted-sum", **recipe.aggregator}, problems
         ),
     }
+    for key, (_, config) in blocks.items():
+        if hasattr(config, "clashes"):
+            problems += [f"{key}.{p}" for p in config.clashes(recipe)]
     rewards = _cards(recipe, scorers, problems)
     if all(spec is not None for spec, _ in blocks.values()):
         problems += _mismatches(recipe, {k: spec for k, (spec, _) in blocks.items()})

@@ -58,7 +58,7 @@ def run_epoch(parts: Parts, number: int) -> None:
     began = time.monotonic()
     batch = parts.sampler.epoch(number)
     rollout, rewards = draw(parts, batch, number)
-    groups = batch.groups.numpy()
+    groups = compared(rollout, batch.groups).numpy()
     if number == 0:
         parts.record_credit(parts.credit.record(0))
     collector = _collector(parts, rollout, batch, number)
@@ -79,7 +79,9 @@ def run_epoch(parts: Parts, number: int) -> None:
             )
         )
     if collector is not None:
-        learnt = parts.credit.observe(collector.probes(number, rewards.values, groups))
+        learnt = parts.credit.observe(
+            collector.probes(number, rewards.values, batch.groups.numpy())
+        )
         if learnt is not None:
             parts.record_credit(learnt)
     policy.update_old(method.old_decay(parts.step, number))
@@ -124,6 +126,28 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
     values = torch.cat(gathered).T.numpy()
     parts.draw_seconds = time.monotonic() - began
     return _joined(pieces, condition), RewardTable(tuple(parts.scorers), values)
+
+
+def compared(rollout: Rollout, groups: Tensor) -> Tensor:
+    """Whose rewards are compared: samples of a prompt that explored the same steps.
+
+    A branching rollout adds noise at another step in each part of a group, and noise costs reward
+    at some steps more than at others: between the parts, advantages would tell which step was
+    noisy, not which noise was good (TempFlow-GRPO, arXiv:2508.04324: advantages for each step).
+
+    Args:
+        rollout: N samples; those of a deterministic rollout have nothing to tell them apart.
+        groups: (N,) prompt group of each.
+
+    Returns:
+        (N,) integer labels; the partition of ``groups`` where all explored the same steps.
+    """
+    if "stds" not in rollout.trace:
+        return groups
+    explored = (rollout.trace["stds"] > 0).cpu().to(groups.dtype)
+    keys = torch.cat([groups[:, None], explored], dim=1)
+    labels: Tensor = torch.unique(keys, dim=0, return_inverse=True)[1]
+    return labels
 
 
 def _condition(parts: Parts, batch: Epoch) -> Condition:

@@ -14,8 +14,9 @@ from torch import Generator, Tensor
 
 from recast_train.losses.policy_gradient import policy_gradient_loss
 from recast_train.methods.base import Loss, Outputs, Work
+from recast_train.policies._windows import window_starts
 from recast_train.policies.base import Rollout, VelocityPolicy
-from recast_train.recipe_types import STRICT
+from recast_train.recipe_types import STRICT, Recipe
 from recast_train.sde import (
     Step,
     cps_step,
@@ -59,6 +60,8 @@ class WindowConfig:
         for key in ("every", "stride", "branches"):
             if getattr(self, key) < 1:
                 yield f"window.{key}: must be 1 or more, got {getattr(self, key)}"
+        if self.kind == "branch" and self.branches == 1:
+            yield "window.branches: must be 2 or more, as they are compared with each other, got 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,20 @@ class PolicyGradientConfig:
             yield f"kl: must not be negative, got {self.kl}"
         if not 0.0 < self.timestep_fraction <= 1.0:
             yield f"timestep_fraction: must be in (0, 1], got {self.timestep_fraction}"
+
+    def clashes(self, recipe: Recipe) -> Iterator[str]:
+        """What does not fit the rest of the recipe."""
+        window, size = self.window, recipe.groups.group_size
+        if window.kind != "all":
+            try:
+                window_starts(asdict(window), recipe.sampler.steps)
+            except ValueError as error:
+                yield f"window: {error} (sampler.steps)"
+        if window.kind == "branch" and window.branches > 1 and size % window.branches:
+            yield (
+                f"window.branches: must divide groups.group_size, as {window.branches} samples "
+                f"at a time share a step, got {window.branches} and {size}"
+            )
 
 
 class PolicyGradient:

@@ -45,12 +45,7 @@ def find_window(
         return _same(0, num_steps, samples)
     size = int(spec["size"])
     low = int(spec["low"] * num_steps)
-    starts = int(spec["high"] * num_steps) - low - size + 1
-    if starts < 1:
-        raise ValueError(
-            f"a window of {size} does not fit between {spec['low']} and {spec['high']} "
-            f"of {num_steps} steps"
-        )
+    starts = window_starts(spec, num_steps)
     if spec["kind"] == "random":
         return _same(low + int(torch.randint(starts, (1,), generator=generator)), size, samples)
     if spec["kind"] == "sliding":
@@ -63,6 +58,21 @@ def find_window(
         first = low + torch.cat(passes)[:runs].repeat_interleave(int(spec["branches"]))[:samples]
         return Window(first, first + size)
     raise ValueError(f"a window is all, random, sliding or branch, got {spec['kind']!r}")
+
+
+def window_starts(spec: Mapping[str, Any], num_steps: int) -> int:
+    """How many places a window may take.
+
+    Raises:
+        ValueError: None: it is larger than the steps it may lie in.
+    """
+    starts = int(spec["high"] * num_steps) - int(spec["low"] * num_steps) - int(spec["size"]) + 1
+    if starts < 1:
+        raise ValueError(
+            f"a window of {spec['size']} does not fit between {spec['low']} and {spec['high']} "
+            f"of {num_steps} steps"
+        )
+    return starts
 
 
 def _same(first: int, size: int, samples: int) -> Window:
