@@ -39,15 +39,13 @@ PROMPTS = ("starter-geneval", "starter-ocr")
 BEGIN, END = "<!-- credit study: begin -->", "<!-- credit study: end -->"
 
 
-def credits_of(profile: Path) -> dict[str, str]:
-    """Name in the table -> the recipe's credit block."""
-    measured = f"profile: {profile.resolve()}"
-    return {
-        "static": "credit={kind: static}",
-        "recast-online": "",  # as the recipe has it
-        "recast": f"credit={{kind: recast, {measured}}}",
-        "reversed": f"credit={{kind: reversed, {measured}}}",
-    }
+CREDITS = {
+    "static": "{{kind: static}}",
+    "recast-online": "",
+    "recast": "{{kind: recast, profile: {profile}}}",
+    "reversed": "{{kind: reversed, profile: {profile}}}",
+}
+"""The recipe's credit block, by the name in the table; empty is the recipe's own."""
 
 
 def study(args: argparse.Namespace) -> dict[str, Any]:
@@ -67,9 +65,10 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     def base() -> dict[str, Any]:
         return {"scores": scored("starter-recast", common, None, scorers)}
 
-    def trained(name: str, block: str, seed: int) -> dict[str, Any]:
+    def trained(name: str, seed: int) -> dict[str, Any]:
         out, sets = args.out / f"{name}-{seed}", [*common, f"seed={seed}"]
-        sets += [block] if block else []
+        if CREDITS[name]:
+            sets.append("credit=" + CREDITS[name].format(profile=args.profile.resolve()))
         cost = train("starter-recast", out, sets)
         epochs = {r["epoch"]: r["values"] for r in metrics_of(out)}.values()
         curves = {n: [values[f"reward/{n}"] for values in epochs] for n in REWARDS}
@@ -78,15 +77,15 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 
     results.get("base", base)
     for seed in args.seeds:  # all credits of one seed before the next
-        for name, block in credits_of(args.profile).items():
-            results.get(f"{name}|{seed}", partial(trained, name, block, seed))
+        for name in CREDITS:
+            results.get(f"{name}|{seed}", partial(trained, name, seed))
     return results.found
 
 
 def table(done: dict[str, Any], args: argparse.Namespace) -> str:
     """Gains over the base pooled over the seeds, then differences from static."""
     scorers = ("all", *REWARDS, *args.judges)
-    names = list(credits_of(args.profile))
+    names = list(CREDITS)
     runs = {
         name: [together(done[f"{name}|{seed}"]["scores"], REWARDS) for seed in args.seeds]
         for name in names

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import conflict
+import credit_study
 import methods_table
 import numpy as np
 import pytest
@@ -66,6 +67,24 @@ def test_the_methods_table_pools_seeds_and_takes_medians_of_costs() -> None:
     assert "3 seeds" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert widths == {8}
+
+
+def test_the_credit_table_compares_with_static_seed_by_seed() -> None:
+    base = BASE | {"alignment": [0.25] * 4}
+    done: dict[str, Any] = {"base": {"scores": base}}
+    static, recast = {1: 0.1, 2: 0.3}, {1: 0.2, 2: 0.5}
+    for name in credit_study.CREDITS:
+        for seed in (1, 2):
+            by = static[seed] if name == "static" else recast[seed]
+            moved = {k: [None if v is None else v + by for v in row] for k, row in base.items()}
+            done[f"{name}|{seed}"] = {"scores": moved}
+    lines = credit_study.table(done, _args(seeds=[1, 2])).splitlines()
+    gain = "+0.200 ± 0.000 [+0.100, +0.300]"
+    assert f"| static | {gain} (3/4) | {gain} | {gain} (3/4) | {gain} | {gain} |" in lines
+    # Where the mean of the rewards is not known (no ocr), neither is the difference of two.
+    pair = "+0.150 ± 0.000 [+0.100, +0.200]"
+    row = f"| reversed - static | {pair} (3/4) | {pair} | {pair} (3/4) | {pair} | {pair} |"
+    assert lines[-1] == row
 
 
 def test_the_conflict_table_has_a_row_a_kind_and_seed() -> None:
