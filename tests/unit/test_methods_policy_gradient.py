@@ -1,7 +1,7 @@
 """The policy-gradient methods and AWM on a real, tiny SD3."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,15 @@ from recast_train.methods.nft import NftConfig
 from recast_train.policies.base import Condition, PolicySetup, Rollout
 from recast_train.policies.sd3.config import LoraBlock, Sd3Config
 from recast_train.policies.sd3.policy import Sd3Policy
-from recast_train.sde import Step, euler_step, mean_log_prob, noise_aware_weights, sde_step
+from recast_train.sde import (
+    VISIBLE,
+    Step,
+    euler_step,
+    mean_log_prob,
+    noise_aware_weights,
+    sde_step,
+    step_stds,
+)
 from tests.support.tiny_sd3 import tiny_sd3
 
 FAMILY = ("flow-grpo", "flow-grpo-fast", "mix-grpo", "grpo-guard", "tempflow")
@@ -116,10 +124,38 @@ def test_windows_of_the_family(policy: Sd3Policy) -> None:
     assert noisy("flow-grpo-fast") == [[0, 1, 2]] * 8  # three steps fill the noisier half
     assert noisy("mix-grpo") == [[0, 1, 2, 3]] * 8
     assert noisy("mix-grpo", epoch=30) == [[1, 2, 3, 4]] * 8
-    assert noisy("mix-grpo", epoch=999) == [[2, 3, 4, 5]] * 8
+    # The last step's noise cannot be seen: no window moves there.
+    assert noisy("mix-grpo", epoch=999) == [[1, 2, 3, 4]] * 8
     branches = noisy("tempflow")
     assert all(len(row) == 1 for row in branches)
     assert branches[0] == branches[5] != branches[6] == branches[7]
+
+
+@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("solver", ["sde", "cps"])
+def test_only_steps_whose_noise_shows_are_trained(
+    policy: Sd3Policy, name: str, solver: Literal["sde", "cps"]
+) -> None:
+    window = WindowConfig(kind="sliding", size=1)
+    for method in (_method(name, solver=solver), _method(name, solver=solver, window=window)):
+        stds = step_stds(policy.sigmas, solver=solver, noise_level=method.config.noise_level)
+        for epoch in (0, 999):  # a sliding window is at its end by then
+            works = _works(method, _rollout(policy, method, epoch))
+            assert sum(w.weight for w in works) == pytest.approx(1.0)
+            assert all((stds[w.steps] > VISIBLE * stds.max()).all() for w in works)
+
+
+def test_the_kl_of_cps_does_not_outweigh_its_surrogate_anywhere(policy: Sd3Policy) -> None:
+    method = _method("flow-grpo", solver="cps", kl=1.0)
+    _move(policy)
+    rollout = _rollout(policy, method)
+    shares = []
+    for work in _works(method, rollout, micro_batch=8):
+        outputs = method.outputs(policy, rollout, work)
+        surrogate = method.loss(outputs, torch.randn(8, generator=torch.Generator().manual_seed(5)))
+        pull = _gradient(policy, method.penalty(outputs).loss).norm()
+        shares.append(float(pull / _gradient(policy, surrogate.loss).norm()))
+    assert max(shares) / min(shares) < 100.0
 
 
 def test_rewards_are_compared_where_the_same_steps_were_explored(policy: Sd3Policy) -> None:
@@ -256,7 +292,12 @@ def test_stored_and_recomputed_densities_agree(policy: Sd3Policy, name: str) -> 
     ("name", "factor"),
     [
         ("grpo-guard", lambda sigmas: 1 / sigmas.diff().abs()),
-        ("tempflow", lambda sigmas: noise_aware_weights(sigmas, noise_level=0.7)),
+        (
+            "tempflow",
+            lambda sigmas: noise_aware_weights(
+                step_stds(sigmas, solver="sde", noise_level=0.7), 0, int(0.9 * STEPS)
+            ),
+        ),
     ],
 )
 def test_step_weights(policy: Sd3Policy, name: str, factor: Callable[[Tensor], Tensor]) -> None:

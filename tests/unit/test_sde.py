@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from recast_train.sde import (
     mean_log_prob,
     noise_aware_weights,
     sde_step,
+    step_stds,
     unscaled_mean_log_prob,
+    visible,
 )
 
 SIGMAS = torch.tensor([1.0, 0.9, 0.6, 0.25, 0.0])
@@ -153,13 +156,45 @@ def test_guard_identity() -> None:
     assert (raw != published).all()
 
 
+@pytest.mark.parametrize("solver", ["sde", "cps"])
+def test_step_stds_are_those_of_the_steps(solver: Literal["sde", "cps"]) -> None:
+    found = step_stds(SIGMAS, solver=solver, noise_level=0.7)
+    zero = torch.zeros(4, 1)
+    if solver == "sde":
+        step = sde_step(
+            zero, zero, SIGMAS[:-1], SIGMAS[1:], noise_level=0.7, sigma_max=float(SIGMAS[1])
+        )
+    else:
+        step = cps_step(zero, zero, SIGMAS[:-1], SIGMAS[1:], noise_level=0.7)
+    torch.testing.assert_close(found, step.std)
+
+
+def test_steps_that_end_near_nothing_are_not_visible() -> None:
+    # SD3's levels for five steps at shift 3: the last step but one of cps ends at .009.
+    sigmas = torch.tensor([1.0, 0.9004, 0.7511, 0.503, 0.0089, 0.0])
+    seen = {s: visible(step_stds(sigmas, solver=s, noise_level=0.7)) for s in ("sde", "cps")}
+    assert seen["sde"].tolist() == [True, True, True, True, False]
+    assert seen["cps"].tolist() == [True, True, True, False, False]
+
+
 def test_noise_aware_weights() -> None:
-    weights = noise_aware_weights(SIGMAS, noise_level=0.7)
+    stds = step_stds(SIGMAS, solver="sde", noise_level=0.7)
+    weights = noise_aware_weights(stds, 0, 4)
     assert weights.mean().item() == pytest.approx(1.0)
     # s sqrt|dt| without a: sqrt(10 * .1), sqrt(9 * .3), sqrt(1.5 * .35), sqrt(1/3 * .25)
     raw = torch.tensor([1.0, 2.7, 0.525, 1 / 12]).sqrt()
     torch.testing.assert_close(weights, raw / raw.mean())
-    torch.testing.assert_close(weights, noise_aware_weights(SIGMAS, noise_level=0.1))
+    quieter = step_stds(SIGMAS, solver="sde", noise_level=0.1)
+    torch.testing.assert_close(weights, noise_aware_weights(quieter, 0, 4))
+    torch.testing.assert_close(noise_aware_weights(stds, 1, 3)[1:3].mean(), torch.tensor(1.0))
+
+
+def test_noise_aware_weights_are_the_constant_of_the_authors() -> None:
+    # Ten steps at shift 3, as SD3's scheduler has them; their scripts multiply by 2.25.
+    line = torch.linspace(1.0, 0.003 / (3 - 2 * 0.003), 10)
+    sigmas = torch.cat([3 * line / (1 + 2 * line), torch.zeros(1)])
+    stds = step_stds(sigmas, solver="sde", noise_level=0.7)
+    torch.testing.assert_close(noise_aware_weights(stds, 0, 9), 2.25 * stds, rtol=0.01, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +203,9 @@ def test_noise_aware_weights() -> None:
         (lambda s: sde_step(*s, noise_level=-0.1, sigma_max=0.9), "noise level"),
         (lambda s: sde_step(*s, noise_level=0.7, sigma_max=1.0), "sigma_max"),
         (lambda s: cps_step(*s, noise_level=1.1), r"\[0, 1\]"),
-        (lambda s: noise_aware_weights(SIGMAS.flip(0), noise_level=0.7), "fall strictly"),
-        (lambda s: noise_aware_weights(SIGMAS, noise_level=0.0), "positive"),
+        (lambda s: step_stds(SIGMAS.flip(0), solver="sde", noise_level=0.7), "fall strictly"),
+        (lambda s: step_stds(SIGMAS, solver="cps", noise_level=0.0), "positive"),
+        (lambda s: noise_aware_weights(torch.ones(4), 2, 2), "no step"),
     ],
 )
 def test_out_of_range(states: tuple[Tensor, ...], call: object, law: str) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import pytest
 import rebrl_study
 from peak import peak_mb
 from starter_runs import Results, gain_cell, pooled, write_between
+
+from recast_train.config import load_plan
+from recast_train.recipe_files import find_recipe
 
 BASE = {"composition": [0.5, 0.5, 0.5, 0.5], "ocr": [0.0, 0.5, None, 1.0], "finish": [1.0] * 4}
 
@@ -55,18 +59,27 @@ def _args(**values: Any) -> argparse.Namespace:
 def test_the_methods_table_pools_seeds_and_takes_medians_of_costs() -> None:
     done: dict[str, Any] = {"base": {"scores": BASE}}
     for seed, (gain, seconds) in enumerate([(0.1, 5.0), (0.2, 90.0), (0.3, 7.0)], 1):
-        cost = {"epoch_seconds": seconds, "peak_mb": 800.0 + seed}
+        cost = {"pictures": 1152, "cpu_seconds": seconds, "peak_mb": 800.0 + seed}
         done[f"starter-awm|{seed}"] = {"cost": cost, "scores": _moved(gain)}
     text = methods_table.table(
         done, _args(recipes=["starter-awm"], seeds=[1, 2, 3], judges=("ocr",))
     )
     cell = "+0.200 ± 0.000 [+0.100, +0.300]"
-    row = f"| starter-awm | {cell} | {cell} | {cell} | {cell} (3/4) | 7.0 | 802 |"
+    row = f"| starter-awm | {cell} | {cell} | {cell} | {cell} (3/4) | 1152 | 7 | 802 |"
     assert text.splitlines()[-1] == row
-    assert "| base | 0.750 | 0.500 | 1.000 | 0.500 | | |" in text
+    assert "| base | 0.750 | 0.500 | 1.000 | 0.500 | | | |" in text
     assert "3 seeds" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
-    assert widths == {8}
+    assert widths == {9}
+
+
+def test_all_methods_are_compared_on_one_task_within_the_pictures_of_their_recipes() -> None:
+    for recipe in methods_table.RECIPES:
+        cut = methods_table.CUT if recipe in methods_table.LONGER else ()
+        plan = load_plan(find_recipe(recipe), [*methods_table.SAME, *cut]).recipe
+        shipped = load_plan(find_recipe(recipe)).recipe
+        assert tuple(plan.rewards) == methods_table.REWARDS
+        assert recipe in methods_table.LONGER or replace(shipped, micro_batch=32) == plan
 
 
 def test_the_credit_table_compares_with_static_seed_by_seed() -> None:

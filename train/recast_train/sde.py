@@ -6,10 +6,10 @@ at its end. A noise level of 0 makes every step deterministic.
 """
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -181,8 +181,8 @@ def gaussian_kl(
     """KL between two steps of one variance, averaged over latent dimensions.
 
     ``mean (mu - mu_ref)^2 / (2 std^2)`` with ``std^2 = s^2 |dt|``. Flow-GRPO's released code
-    divides by ``2 s^2`` alone and leaves |dt| out, as does every fork that was read: there the
-    same weight is about 1/|dt| (10 at 10 steps) weaker.
+    divides by ``2 s^2`` alone and leaves |dt| out: there the same weight is about 1/|dt| (10 at
+    10 steps) weaker. TempFlow-GRPO's has it in.
 
     Args:
         mean: The policy's step mean; keeps its graph.
@@ -191,6 +191,17 @@ def gaussian_kl(
     """
     squares = (mean - reference_mean).square() / (2.0 * _over(std, mean).square())
     return squares.flatten(1).mean(dim=1)
+
+
+def unscaled_gaussian_kl(
+    mean: Float[Tensor, " batch *sample"], reference_mean: Float[Tensor, " batch *sample"]
+) -> Float[Tensor, " batch"]:
+    """``mean (mu - mu_ref)^2``: the KL on the scale of :func:`unscaled_mean_log_prob`.
+
+    Where the surrogate has no ``1/(2 std^2)``, a penalty that has it would outweigh it without
+    bound at the steps that end near 0.
+    """
+    return (mean - reference_mean).square().flatten(1).mean(dim=1)
 
 
 def guard_log_ratio(
@@ -217,33 +228,71 @@ def guard_log_ratio(
     return (noise * (mean - old.mean)).flatten(1).mean(dim=1)
 
 
-def noise_aware_weights(
-    sigmas: Float[Tensor, " levels"], *, noise_level: float
+def step_stds(
+    sigmas: Float[Tensor, " levels"], *, solver: Literal["sde", "cps"], noise_level: float
 ) -> Float[Tensor, " steps"]:
-    """TempFlow-GRPO's weight of each step: its noise ``s sqrt|dt|`` over the mean of all steps.
+    """Standard deviation of the noise that a stochastic sampler adds at each of its steps.
 
     Args:
-        sigmas: (T+1,) noise levels, from 1 down to 0.
-        noise_level: a, above 0; it cancels, but 0 would leave nothing to weigh.
+        sigmas: (T+1,) noise levels, falling strictly from 1 down to 0; T is 2 or more.
+        solver: Whose step, :func:`sde_step` or :func:`cps_step`.
+        noise_level: As there, above 0.
 
     Returns:
-        (T,) with mean 1.
+        (T,); the last is 0 for ``cps``.
 
     Raises:
         ValueError: Levels do not fall, or the noise level is not positive.
-
-    References:
-        He et al. 2025, TempFlow-GRPO, arXiv:2508.04324, Eq. 8. Their scripts multiply a
-        constant set by hand instead of dividing by the mean.
     """
     if not noise_level > 0.0:
         raise ValueError(f"the noise level must be positive, got {noise_level}")
     levels = sigmas.to(torch.float64)
     if levels.ndim != 1 or len(levels) < 3 or not bool((levels.diff() < 0).all()):
         raise ValueError(f"noise levels fall strictly and number 3 or more, got {sigmas.tolist()}")
+    if solver == "cps":
+        return (levels[1:] * math.sin(math.pi * noise_level / 2.0)).to(sigmas.dtype)
     diffusion = sde_diffusion(levels[:-1], noise_level=noise_level, sigma_max=float(levels[1]))
-    noise = diffusion * (-levels.diff()).sqrt()
-    return (noise / noise.mean()).to(sigmas.dtype)
+    return (diffusion * (-levels.diff()).sqrt()).to(sigmas.dtype)
+
+
+VISIBLE = 0.02
+"""Share of the loudest step's noise that another must add to be worth training."""
+
+
+def visible(stds: Float[Tensor, " *step"]) -> Bool[Tensor, " *step"]:
+    """Steps whose noise shows in the picture: those with ``VISIBLE`` of the loudest one's.
+
+    A sampler's last steps end at nearly no noise and add nearly none (SD3's last level before 0
+    is .009), which no reward can tell; yet a step's log-density has a gradient of 1 / std. Trained
+    on, it would be the loudest of all, and noise.
+    """
+    return stds > VISIBLE * stds.max()
+
+
+def noise_aware_weights(
+    stds: Float[Tensor, " steps"], first: int, last: int
+) -> Float[Tensor, " steps"]:
+    """TempFlow-GRPO's weight of each step: its noise over the mean of the steps explored.
+
+    Args:
+        stds: (T,) from :func:`step_stds`.
+        first: The first step that a rollout may branch at.
+        last: One past the last.
+
+    Returns:
+        (T,), with mean 1 over [first, last).
+
+    Raises:
+        ValueError: The range is empty, or nothing in it is stochastic.
+
+    References:
+        He et al. 2025, TempFlow-GRPO, arXiv:2508.04324, Eq. 8. The 2.25 in their scripts is one
+        over this mean for ten steps at shift 3, of which all but the last are explored.
+    """
+    explored = stds[first:last]
+    if not bool((explored > 0).any()):
+        raise ValueError(f"no step of [{first}, {last}) is stochastic: {stds.tolist()}")
+    return stds / explored.mean()
 
 
 def _interpolate(

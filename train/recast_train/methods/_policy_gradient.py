@@ -5,16 +5,17 @@ The surrogate is affine in the advantage where nothing is clipped, hence exactly
 there MARBLE's one-backward identity holds, elsewhere to first order.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import BeforeValidator
 from torch import Generator, Tensor
 
 from recast_train.losses.policy_gradient import policy_gradient_loss
 from recast_train.methods.base import Loss, Outputs, Work
-from recast_train.policies._windows import window_starts
+from recast_train.policies._windows import window_range
 from recast_train.policies.base import Rollout, VelocityPolicy
 from recast_train.recipe_types import STRICT, Recipe
 from recast_train.sde import (
@@ -25,7 +26,10 @@ from recast_train.sde import (
     mean_log_prob,
     noise_aware_weights,
     sde_step,
+    step_stds,
+    unscaled_gaussian_kl,
     unscaled_mean_log_prob,
+    visible,
 )
 
 
@@ -47,12 +51,16 @@ class WindowConfig:
     every: int = 1
     """Sliding: epochs between moves."""
     stride: int = 1
-    """Sliding: steps that a move advances; it stops at the end."""
+    """Sliding: steps that a move advances; it stops at ``high``, or where noise cannot be seen."""
     branches: int = 1
     """Branch: consecutive samples that share a step."""
 
     def problems(self) -> Iterator[str]:
-        """What is out of range."""
+        """What is out of range, or has no effect."""
+        for switch in fields(self):
+            idle = switch.name not in ("kind", *_READ[self.kind])
+            if idle and getattr(self, switch.name) != switch.default:
+                yield f"window.{switch.name}: has no effect with kind {self.kind}"
         if self.kind != "all" and self.size < 1:
             yield f"window.size: must be 1 or more, got {self.size}"
         if not 0.0 <= self.low < self.high <= 1.0:
@@ -62,6 +70,25 @@ class WindowConfig:
                 yield f"window.{key}: must be 1 or more, got {getattr(self, key)}"
         if self.kind == "branch" and self.branches == 1:
             yield "window.branches: must be 2 or more, as they are compared with each other, got 1"
+
+
+_READ: dict[str, tuple[str, ...]] = {
+    "all": (),
+    "random": ("size", "low", "high"),
+    "sliding": ("size", "low", "high", "every", "stride"),
+    "branch": ("size", "low", "high", "branches"),
+}
+"""The keys that each kind of window looks at."""
+
+
+def laid_over(default: WindowConfig) -> BeforeValidator:
+    """A recipe's window keys change a method's own window; another ``kind`` starts afresh."""
+
+    def merge(given: Any) -> Any:
+        same = isinstance(given, Mapping) and given.get("kind", default.kind) == default.kind
+        return {**asdict(default), **given} if same else given
+
+    return BeforeValidator(merge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +107,10 @@ class PolicyGradientConfig:
     """Half-width of the trust region for the ratio, a D-th root (see ``mean_log_prob``)."""
     adv_clip: float = 5.0
     """Advantages are cut to +-this."""
-    kl: float = 0.04
-    """Weight of the KL to the base model, per step, divided by the step's variance
-    2 s^2 |dt|; the released code leaves |dt| out. 0 skips the reference's forward."""
+    kl: float = 0.004
+    """Weight of the KL to the base model, per step; 0 skips the reference's forward. For ``sde``
+    divided by the step's variance 2 s^2 |dt|: the released code, with .04, leaves |dt| out, which
+    is about ten times weaker. For ``cps`` undivided, as its log-probability is."""
     timestep_fraction: float = 0.99
     """Of a window over all steps, the share that is trained: rounds down, drops the last."""
     ratio: Literal["plain", "guard"] = "plain"
@@ -111,9 +139,11 @@ class PolicyGradientConfig:
     def clashes(self, recipe: Recipe) -> Iterator[str]:
         """What does not fit the rest of the recipe."""
         window, size = self.window, recipe.groups.group_size
+        if recipe.sampler.steps < 2:
+            yield f"kind: needs sampler.steps of 2 or more, got {recipe.sampler.steps}"
         if window.kind != "all":
             try:
-                window_starts(asdict(window), recipe.sampler.steps)
+                window_range(asdict(window), recipe.sampler.steps)
             except ValueError as error:
                 yield f"window: {error} (sampler.steps)"
         if window.kind == "branch" and window.branches > 1 and size % window.branches:
@@ -140,10 +170,10 @@ class PolicyGradient:
     def works(
         self, rollout: Rollout, num_steps: int, micro_batch: int, generator: Generator
     ) -> Iterator[Work]:
-        """Every stochastic step of every sample, in the sampler's order; draws nothing."""
-        trained = rollout.trace["stds"].cpu() > 0
+        """Every step whose noise shows, of every sample, in the sampler's order; draws nothing."""
+        trained = visible(rollout.trace["stds"].cpu())
         if self.config.window.kind == "all":
-            trained[:, max(1, int(num_steps * self.config.timestep_fraction)) :] = False
+            trained[:, self._explored(num_steps)[1] :] = False
         total = int(trained.sum())
         # Sorting puts each sample's trained steps first, in order.
         order = (~trained).to(torch.uint8).argsort(dim=1, stable=True)
@@ -175,7 +205,8 @@ class PolicyGradient:
             old = self._step(x_t, drew, sigma, sigma_next, sigmas)
             found["old_mean"], found["old_log_prob"] = old.mean, self._log_prob(x_next, old)
         if cfg.step_weight == "noise":
-            found["weight"] = noise_aware_weights(sigmas, noise_level=cfg.noise_level)[steps]
+            stds = step_stds(sigmas, solver=cfg.solver, noise_level=cfg.noise_level)
+            found["weight"] = noise_aware_weights(stds, *self._explored(len(stds)))[steps]
         if cfg.kl > 0:
             base = policy.velocity(x_t, sigma, condition, who="reference")
             found["reference_mean"] = self._step(x_t, base, sigma, sigma_next, sigmas).mean
@@ -205,7 +236,11 @@ class PolicyGradient:
         found = outputs.tensors
         if "reference_mean" not in found:
             return Loss(found["mean"].new_zeros(()), {})
-        kl = gaussian_kl(found["mean"], found["reference_mean"], found["std"]).mean()
+        mean, reference = found["mean"], found["reference_mean"]
+        if self.config.solver == "cps":
+            kl = unscaled_gaussian_kl(mean, reference).mean()
+        else:
+            kl = gaussian_kl(mean, reference, found["std"]).mean()
         return Loss(self.config.kl * kl, {"kl": kl.detach()})
 
     def column_mass(self, rollout_masks: Tensor | None, num_steps: int) -> list[float] | None:
@@ -215,6 +250,13 @@ class PolicyGradient:
     def old_decay(self, step: int, epoch: int) -> float:
         """0: each epoch is drawn by the policy as it stands."""
         return 0.0
+
+    def _explored(self, num_steps: int) -> tuple[int, int]:
+        """Steps [first, last) of which any may be trained."""
+        window = self.config.window
+        if window.kind == "all":
+            return 0, max(1, int(num_steps * self.config.timestep_fraction))
+        return window_range(asdict(window), num_steps)
 
     def _step(
         self, x_t: Tensor, velocity: Tensor, sigma: Tensor, sigma_next: Tensor, sigmas: Tensor

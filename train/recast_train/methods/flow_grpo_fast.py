@@ -4,15 +4,18 @@ As released with Flow-GRPO (arXiv:2505.05470) with coefficients-preserving sampl
 (arXiv:2509.05952) and no KL; only the window's steps are trained.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from recast_train.methods._policy_gradient import (
     PolicyGradient,
     PolicyGradientConfig,
     WindowConfig,
+    laid_over,
 )
 from recast_train.methods.base import MethodSpec
+
+WINDOW = WindowConfig(kind="random", size=3, high=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +24,7 @@ class FlowGrpoFastConfig(PolicyGradientConfig):
 
     solver: Literal["sde", "cps"] = "cps"
     noise_level: float = 0.8
-    window: WindowConfig = field(
-        default_factory=lambda: WindowConfig(kind="random", size=3, high=0.5)
-    )
+    window: Annotated[WindowConfig, laid_over(WINDOW)] = WINDOW
     clip: float = 1e-5
     kl: float = 0.0
 

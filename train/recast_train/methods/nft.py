@@ -5,7 +5,7 @@ choice where paper and code leave room is a switch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -34,6 +34,16 @@ class DecayConfig:
     """Decay gained a step after them."""
     ceiling: float = 0.5
     """The largest decay; reached at once with ``rate: 1``."""
+
+    def problems(self) -> Iterator[str]:
+        """What is out of range, or has no effect."""
+        if not 0 <= self.ceiling < 1:
+            yield f"old_decay.ceiling: must be in [0, 1), got {self.ceiling}"
+        if self.rate < 0 or self.flat < 0:
+            yield "old_decay: rate and flat must not be negative"
+        idle = [f for f in fields(self) if getattr(self, f.name) != f.default and f.name != "kind"]
+        if self.kind != "linear":
+            yield from (f"old_decay.{f.name}: has no effect with kind {self.kind}" for f in idle)
 
     def at(self, step: int) -> float:
         """Decay after ``step`` optimiser steps, in [0, 1)."""
@@ -81,10 +91,7 @@ class NftConfig:
             yield f"kl: must not be negative, got {self.kl}"
         if not 0 < self.timestep_fraction <= 1:
             yield f"timestep_fraction: must be in (0, 1], got {self.timestep_fraction}"
-        if not 0 <= self.old_decay.ceiling < 1:
-            yield f"old_decay.ceiling: must be in [0, 1), got {self.old_decay.ceiling}"
-        if self.old_decay.rate < 0 or self.old_decay.flat < 0:
-            yield "old_decay: rate and flat must not be negative"
+        yield from self.old_decay.problems()
 
 
 def optimality(advantage: Tensor, adv_clip: float) -> Tensor:

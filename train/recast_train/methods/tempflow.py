@@ -4,24 +4,25 @@ He et al. 2025, arXiv:2508.04324. A group of G shares its initial noise; every `
 samples of it share a branching step, so G / branches steps are explored in a group.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from recast_train.methods._policy_gradient import (
     PolicyGradient,
     PolicyGradientConfig,
     WindowConfig,
+    laid_over,
 )
 from recast_train.methods.base import MethodSpec
+
+WINDOW = WindowConfig(kind="branch", size=1, high=0.9, branches=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TempFlowConfig(PolicyGradientConfig):
     """One stochastic step a sample; six samples a step in the authors' setting of 24."""
 
-    window: WindowConfig = field(
-        default_factory=lambda: WindowConfig(kind="branch", size=1, high=0.9, branches=6)
-    )
+    window: Annotated[WindowConfig, laid_over(WINDOW)] = WINDOW
     shared_noise: bool = True
     step_weight: Literal["none", "inverse_dt", "noise"] = "noise"
 

@@ -25,6 +25,7 @@ def find_window(
     *,
     epoch: int,
     generator: Generator,
+    visible: int | None = None,
 ) -> Window:
     """Resolve a method's wish for an epoch.
 
@@ -37,6 +38,8 @@ def find_window(
         num_steps: T.
         epoch: From 0.
         generator: Only ``random`` and ``branch`` draw from it.
+        visible: Steps, from the noisiest on, whose noise shows in the picture; windows end
+            there. None: all.
 
     Raises:
         ValueError: The window is larger than the steps it may lie in, or an unknown kind.
@@ -44,8 +47,8 @@ def find_window(
     if spec is None or spec["kind"] == "all":
         return _same(0, num_steps, samples)
     size = int(spec["size"])
-    low = int(spec["low"] * num_steps)
-    starts = window_starts(spec, num_steps)
+    low, high = window_range(spec, num_steps, visible)
+    starts = high - low - size + 1
     if spec["kind"] == "random":
         return _same(low + int(torch.randint(starts, (1,), generator=generator)), size, samples)
     if spec["kind"] == "sliding":
@@ -60,19 +63,27 @@ def find_window(
     raise ValueError(f"a window is all, random, sliding or branch, got {spec['kind']!r}")
 
 
-def window_starts(spec: Mapping[str, Any], num_steps: int) -> int:
-    """How many places a window may take.
+def window_range(
+    spec: Mapping[str, Any], num_steps: int, visible: int | None = None
+) -> tuple[int, int]:
+    """Steps [low, high) that a window may lie in.
 
     Raises:
-        ValueError: None: it is larger than the steps it may lie in.
+        ValueError: It is larger than they are.
     """
-    starts = int(spec["high"] * num_steps) - int(spec["low"] * num_steps) - int(spec["size"]) + 1
-    if starts < 1:
+    low = int(spec["low"] * num_steps)
+    high = min(int(spec["high"] * num_steps), num_steps if visible is None else visible)
+    if high - low < int(spec["size"]):
+        quiet = (
+            ""
+            if high == int(spec["high"] * num_steps)
+            else (f", of which the last {num_steps - high} add too little noise to tell")
+        )
         raise ValueError(
             f"a window of {spec['size']} does not fit between {spec['low']} and {spec['high']} "
-            f"of {num_steps} steps"
+            f"of {num_steps} steps{quiet}"
         )
-    return starts
+    return low, high
 
 
 def _same(first: int, size: int, samples: int) -> Window:

@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from recast_eval.content import content
 from recast_eval.errors import ConfigError
-from recast_train.policies._windows import find_window
+from recast_train.policies._windows import Window, find_window
 from recast_train.policies.base import Condition, PolicySetup, Rollout, Who
 from recast_train.policies.sd3.adapters import Adapters
 from recast_train.policies.sd3.config import Sd3Config
@@ -26,6 +26,8 @@ from recast_train.policies.sd3.sampling import (
 )
 from recast_train.policies.sd3.sharding import shard_frozen
 from recast_train.policies.sd3.text import PromptEncoder
+from recast_train.rngs import derive_seed
+from recast_train.sde import step_stds, visible
 
 
 def build(config: Sd3Config, setup: PolicySetup) -> "Sd3Policy":
@@ -158,16 +160,26 @@ class Sd3Policy:
             if solver not in ("sde", "cps"):
                 x_0 = integrate(velocity, noise, self.sigmas.to(noise), solver=solver)
                 return Rollout(x_0, condition)
-            window = find_window(
-                plan.get("window"),
-                rows[2],
-                len(self.sigmas) - 1,
-                epoch=plan.get("epoch", 0),
-                generator=generator,
+            how = Stochastic(
+                solver, plan["noise_level"], self._window(solver, plan, rows[2], generator)
             )
-            how = Stochastic(solver, plan["noise_level"], window)
             trace = explore(velocity, noise, self.sigmas.to(noise), how, rows, generator)
             return Rollout(trace["states"][:, -1].clone(), condition, trace)
+
+    def _window(
+        self, solver: Any, plan: dict[str, Any], samples: int, generator: Generator
+    ) -> Window:
+        """Where this rollout is stochastic; a random place is one for all batches of an epoch."""
+        spec, epoch = plan.get("window"), plan.get("epoch", 0)
+        if spec is not None and spec["kind"] == "random":
+            generator = Generator().manual_seed(derive_seed(self._setup.seed, "window", epoch))
+        stds = step_stds(self.sigmas, solver=solver, noise_level=plan["noise_level"])
+        steps = len(stds)
+        last = 1 + int(visible(stds).nonzero().max())
+        try:
+            return find_window(spec, samples, steps, epoch=epoch, generator=generator, visible=last)
+        except ValueError as error:
+            raise ConfigError([f"method.window: {error}"]) from error
 
     def _batched(self, x: Tensor, sigma: Tensor, condition: Condition, who: Who) -> Tensor:
         size = self._setup.rollout_batch or len(x)
