@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from recast_eval.chat import key_from
 from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Asker
 from recast_eval.judging.cards import JudgeCard, Price, amended, load_card
@@ -47,8 +48,12 @@ class Endpoint:
     api_key_env: str = "OPENAI_API_KEY"
 
     def connect(self) -> OpenAITransport:
-        """A transport with the key from the environment."""
-        return OpenAITransport(self.base_url, os.environ.get(self.api_key_env))
+        """A transport with the key from the environment.
+
+        Raises:
+            ConfigError: No request can carry that key.
+        """
+        return OpenAITransport(self.base_url, key_from(self.api_key_env))
 
 
 @dataclass(frozen=True, slots=True)
