@@ -26,7 +26,7 @@ async def look_at(transport: Transport, model: str) -> list[str]:
         found = await transport.models()
     except TransportError as error:
         if error.status in (401, 403):
-            raise ConfigError([f"{url}/models: {error}; check the API key's variable"]) from None
+            raise ConfigError([f"{url}/models: {error}; {_key_hint(transport)}"]) from None
         if error.status in (404, 405) or error.trouble == "rejected":
             await _try_v1(transport, model)
             return []
@@ -51,6 +51,15 @@ async def _try_v1(transport: Transport, model: str) -> None:
         await other.aclose()
     raise ConfigError(
         [f"{url}/models is not there, but {url}/v1/models is: use --base-url {url}/v1"]
+    )
+
+
+def _key_hint(transport: Transport) -> str:
+    if not isinstance(transport, OpenAITransport) or transport.keyed:
+        return "check the API key's variable"
+    return (
+        "no key was sent: set the variable that the card names; a juror elsewhere needs an "
+        "`api_key_env` of its own, and an audit --base-url"
     )
 
 

@@ -61,6 +61,18 @@ def checked_url(url: str) -> str:
     return f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
 
 
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port: what may share a key."""
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname or "", parts.port or usual
+
+
+def is_openai(url: str) -> bool:
+    """Whether it is the server that ``OPENAI_API_KEY`` is named for."""
+    return origin(url) == ("https", "api.openai.com", 443)
+
+
 def is_loopback(url: str) -> bool:
     """Whether a URL points at this machine."""
     host = urlsplit(url).hostname or ""

@@ -100,6 +100,7 @@ class OpenAITransport:
 
         self.base_url = base_url
         self.scrub = Scrubber(api_key)
+        self.keyed = bool(api_key)
         # A proxy from the environment cannot reach this machine's own servers.
         client = DefaultAsyncHttpxClient(trust_env=False) if is_loopback(base_url) else None
         self.client = AsyncOpenAI(

@@ -11,7 +11,8 @@ from typing import Final
 from recast_eval.chat import key_from
 from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Asker
-from recast_eval.judging.cards import JudgeCard, Price, amended, load_card
+from recast_eval.judging.cards import Endpoint as CardEndpoint
+from recast_eval.judging.cards import JudgeCard, Juror, Price, amended, load_card
 from recast_eval.judging.derive import Tally, write_verdicts
 from recast_eval.judging.executor import Options, RunReport, run_blocking, run_judge
 from recast_eval.judging.limits import Limiter
@@ -20,7 +21,7 @@ from recast_eval.judging.offline import Scores, offline_records
 from recast_eval.judging.pairs import ImageSet, check_prompts, make_pairs
 from recast_eval.judging.pictures import Vault
 from recast_eval.judging.planning import Plan, Planner, spec_of
-from recast_eval.judging.secrets import checked_url
+from recast_eval.judging.secrets import checked_url, is_openai, origin
 from recast_eval.judging.store import ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, Transport
 from recast_eval.records import (
@@ -37,6 +38,7 @@ STORE: Final = "replies.sqlite"
 LEDGER: Final = "ledger.json"
 OFFLINE: Final = "jury-offline-v1"
 DEFAULT_MODEL_JUDGE: Final = "pairwise-v1"
+KEY_VARIABLE: Final = CardEndpoint().api_key_env
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class Endpoint:
 
     base_url: str
     model: str
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str | None = None
+    """None: the variable that the judge's card names. Empty: no key is sent."""
 
     def connect(self) -> OpenAITransport:
         """A transport with the key from the environment.
@@ -53,7 +56,8 @@ class Endpoint:
         Raises:
             ConfigError: No request can carry that key.
         """
-        return OpenAITransport(self.base_url, key_from(self.api_key_env))
+        variable = KEY_VARIABLE if self.api_key_env is None else self.api_key_env
+        return OpenAITransport(self.base_url, key_from(variable) if variable else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +85,12 @@ class Bench:
         """Who is asked for a card: itself, or the members of a jury of models."""
         if card.offline or self.endpoint is None:
             return []
+        run = self.endpoint
+        if run.api_key_env is None:
+            run = replace(run, api_key_env=card.endpoint.api_key_env)
         if card.kind != "jury":
-            return [Seat(card, self.endpoint)]
-        return [
-            Seat(
-                load_card(juror.judge or ""),
-                replace(
-                    self.endpoint,
-                    base_url=checked_url(juror.base_url or self.endpoint.base_url),
-                    model=juror.model or self.endpoint.model,
-                ),
-            )
-            for juror in card.jury
-        ]
+            return [Seat(card, run)]
+        return [_seat(juror, run) for juror in card.jury]
 
     def seats(self) -> list[Seat]:
         """Everyone who is asked, each once."""
@@ -119,6 +116,19 @@ class Bench:
             for card in self.cards
             if card.kind == "jury" and not card.offline
         ]
+
+
+def _seat(juror: Juror, run: Endpoint) -> Seat:
+    """A juror's seat. At another origin it gets a key that was named for it, never the run's."""
+    card = load_card(juror.judge or "")
+    url = checked_url(juror.base_url or run.base_url)
+    named = card.endpoint.api_key_env
+    variable = juror.api_key_env or (None if named == KEY_VARIABLE else named)
+    if variable is None and origin(url) == origin(run.base_url):
+        variable = run.api_key_env
+    if variable is None and is_openai(url):
+        variable = KEY_VARIABLE
+    return Seat(card, Endpoint(url, juror.model or run.model, variable or ""))
 
 
 @dataclass(slots=True)
@@ -147,23 +157,33 @@ def find_endpoint(
 ) -> Endpoint | None:
     """The endpoint for the cards that need one, from flags or the cards' variables.
 
+    The key's variable is each card's own business.
+
     Raises:
-        ConfigError: A card needs one, and the URL or the model is missing or malformed.
+        ConfigError: A card needs one, and the URL or the model is missing or malformed; or cards
+            name different ones.
     """
     needing = [c for c in cards if not c.offline]
     if not needing:
         return None
-    names = needing[0].endpoint
-    url = base_url or os.environ.get(names.base_url_env)
-    model = model or os.environ.get(names.model_env)
     problems = []
-    if not url:
-        problems.append(f"{needing[0].name} asks a model: give --base-url or {names.base_url_env}")
-    if not model:
-        problems.append(f"{needing[0].name} asks a model: give --model or {names.model_env}")
-    if not url or not model:
+    found: dict[tuple[str, str], str] = {}
+    for card in needing:
+        names = card.endpoint
+        url = base_url or os.environ.get(names.base_url_env)
+        name = model or os.environ.get(names.model_env)
+        if not url:
+            problems.append(f"{card.name} asks a model: give --base-url or {names.base_url_env}")
+        if not name:
+            problems.append(f"{card.name} asks a model: give --model or {names.model_env}")
+        if url and name:
+            found.setdefault((checked_url(url), name), card.name)
+    if len(found) > 1:
+        where = "; ".join(f"{card} at {url} ({name})" for (url, name), card in found.items())
+        problems.append(f"{where}: judge once for each (--out keeps both), or give --base-url")
+    if problems:
         raise ConfigError(problems)
-    return Endpoint(checked_url(url), model, names.api_key_env)
+    return Endpoint(*next(iter(found)))
 
 
 def estimate(
