@@ -67,14 +67,13 @@ def write_verdicts(store: ReplyStore, path: Path) -> Tally:
 def all_records(store: ReplyStore) -> Iterator[VerdictRecord]:
     """Records of the latest setting of each judge, then of juries of models, then offline."""
     specs = store.latest_specs()
-    by_id = {s.spec: s for s in specs}
     for spec in specs:
         if not spec.members:
             yield from records_of(store, spec)
     for spec in specs:
-        members = [by_id[m] for m in spec.members if m in by_id]
+        members = [store.spec(name) for name in spec.members]
         if members:
-            yield from jury_records(store, spec, members)
+            yield from jury_records(store, spec, [m for m in members if m is not None])
     yield from store.fixed()
 
 

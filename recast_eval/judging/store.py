@@ -6,7 +6,7 @@ run that was killed count as final for the run that takes over, because they wer
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,11 @@ class AskRow:
     info: str
 
 
+def _spec(row: Sequence[Any]) -> Spec:
+    card = JudgeCard.model_validate_json(row[2])
+    return Spec(row[0], row[1], card, row[3], row[4], tuple(json.loads(row[5])))
+
+
 class ReplyStore(Claims, CallLog):
     """Settings and questions, who asks them, what came of them."""
 
@@ -77,12 +82,14 @@ class ReplyStore(Claims, CallLog):
             "SELECT spec, judge, card, model, base_url, members, MAX(used) FROM specs "
             "GROUP BY judge ORDER BY judge"
         )
-        return [
-            Spec(
-                r[0], r[1], JudgeCard.model_validate_json(r[2]), r[3], r[4], tuple(json.loads(r[5]))
-            )
-            for r in rows
-        ]
+        return [_spec(row) for row in rows]
+
+    def spec(self, name: str) -> Spec | None:
+        """A setting, whether or not it is its judge's latest: a jury's members stay its members."""
+        rows = self._rows(
+            "SELECT spec, judge, card, model, base_url, members FROM specs WHERE spec=?", (name,)
+        )
+        return _spec(rows[0]) if rows else None
 
     def other_settings(self, spec: Spec) -> int:
         """How many earlier settings of this judge are set aside in the store."""

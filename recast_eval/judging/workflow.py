@@ -82,7 +82,11 @@ class Bench:
     sets: tuple[ImageSet, ...]
 
     def members(self, card: JudgeCard) -> list[Seat]:
-        """Who is asked for a card: itself, or the members of a jury of models."""
+        """Who is asked for a card: itself, or the members of a jury of models.
+
+        Raises:
+            ConfigError: The jury could never come to a verdict.
+        """
         if card.offline or self.endpoint is None:
             return []
         run = self.endpoint
@@ -90,11 +94,19 @@ class Bench:
             run = replace(run, api_key_env=card.endpoint.api_key_env)
         if card.kind != "jury":
             return [Seat(card, run)]
-        return [_seat(juror, run) for juror in card.jury]
+        seats = [_seat(juror, run) for juror in card.jury]
+        if problems := _unfit(card, seats):
+            raise ConfigError(problems)
+        return seats
 
     def seats(self) -> list[Seat]:
-        """Everyone who is asked, each once."""
-        found = {seat.spec.spec: seat for card in self.cards for seat in self.members(card)}
+        """Everyone who is asked, each once.
+
+        Juries come first: the latest setting of a judge is its face in the records, and a judge
+        that is named itself should show its own setting and not that of a member.
+        """
+        cards = sorted(self.cards, key=lambda card: card.kind != "jury")
+        found = {seat.spec.spec: seat for card in cards for seat in self.members(card)}
         return list(found.values())
 
     def names(self) -> list[str]:
@@ -129,6 +141,25 @@ def _seat(juror: Juror, run: Endpoint) -> Seat:
     if variable is None and is_openai(url):
         variable = KEY_VARIABLE
     return Seat(card, Endpoint(url, juror.model or run.model, variable or ""))
+
+
+def _unfit(jury: JudgeCard, seats: Sequence[Seat]) -> list[str]:
+    """Why no pair of images could get a verdict, however the members answer."""
+    nested = [seat.card.name for seat in seats if seat.card.kind == "jury"]
+    if nested:
+        said = f"its members {', '.join(nested)} are juries: name their members instead"
+        return [f"{jury.name}: {said}"]
+    problems = []
+    for axis in jury.axes:
+        can = {s.card.family or s.endpoint.model for s in seats if axis in s.card.axes}
+        if len(can) < jury.quorum:
+            problems.append(
+                f"{jury.name}: quorum {jury.quorum} on {axis!r}, but members of only {len(can)} "
+                f"families ({', '.join(sorted(can)) or 'none'}) are asked about it"
+            )
+    if len({seat.card.repeats for seat in seats}) > 1:
+        problems.append(f"{jury.name}: its members must all be asked equally often (`repeats`)")
+    return problems
 
 
 @dataclass(slots=True)
@@ -363,18 +394,23 @@ def check_bench(bench: Bench, max_cost: float | None, price: Price | None) -> No
     """All that can be wrong before a call, at once.
 
     Raises:
-        ConfigError: Prompts do not match, or a cap without a price.
+        ConfigError: Prompts do not match, a jury that cannot decide, or a cap without a price.
     """
     problems: list[str] = []
+    seats: list[Seat] = []
     try:
         check_prompts(bench.sets)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        seats = bench.seats()
     except ConfigError as error:
         problems += error.problems
     if max_cost is not None and price is None:
         problems += [
             f"--max-cost needs a price for {seat.endpoint.model}: give --price IN,OUT (dollars a "
             f"million tokens) or `prices` in the card {seat.card.name}"
-            for seat in bench.seats()
+            for seat in seats
             if seat.endpoint.model not in seat.card.prices
         ]
     if problems:
