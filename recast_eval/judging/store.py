@@ -6,7 +6,7 @@ run that was killed count as final for the run that takes over, because they wer
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,18 @@ class AskRow:
     first: str
     second: str
     info: str
+
+    @property
+    def name(self) -> tuple[str, int, str, str, int, int]:
+        """What makes it unique in its setting."""
+        return (
+            self.prompt_id,
+            self.sample,
+            self.model_a,
+            self.model_b,
+            self.repeat,
+            self.ordinal,
+        )
 
 
 def _spec(row: Sequence[Any]) -> Spec:
@@ -122,6 +134,29 @@ class ReplyStore(Claims, CallLog):
                 ),
             )
 
+    def forget_others(self, spec: str, kept: Set[tuple[Any, ...]]) -> None:
+        """Drop questions about the same two models that are in no plan any more.
+
+        They may be of prompts that left the table, or of the pair the other way round. Their
+        replies stay, and count again as soon as they are planned again.
+
+        Args:
+            spec: The setting.
+            kept: ``AskRow.name`` of each question of the plan.
+        """
+        met = {frozenset(name[2:4]) for name in kept}
+        with self._writing() as db:
+            found = db.execute(
+                "SELECT prompt_id, sample, model_a, model_b, repeat, ordinal FROM asks"
+                " WHERE spec=?",
+                (spec,),
+            ).fetchall()
+            db.executemany(
+                "DELETE FROM asks WHERE spec=? AND prompt_id=? AND sample=? AND model_a=?"
+                " AND model_b=? AND repeat=? AND ordinal=?",
+                [(spec, *n) for n in found if n not in kept and frozenset(n[2:4]) in met],
+            )
+
     def asks(self, spec: str) -> Iterator[AskRow]:
         """All questions of a setting; the orders of a pair stand together."""
         last: tuple[Any, ...] = ("", -1, "", "", -1, -1)
@@ -157,12 +192,27 @@ class ReplyStore(Claims, CallLog):
     # -- records that are not made of replies ----------------------------------------------
 
     def put_fixed(self, judge: str, records: Iterable[VerdictRecord]) -> None:
-        """Add or renew records of a judge that has no replies."""
+        """Add or renew records of a judge that has no replies.
+
+        What it said before about the same two models is dropped, as in ``forget_others``.
+        """
+        kept: set[str] = set()
+        met: set[frozenset[str]] = set()
         with self._writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO fixed VALUES (?,?,?)",
-                ((judge, json.dumps(r.key()), r.model_dump_json()) for r in records),
-            )
+            for record in records:
+                kept.add(key := json.dumps(record.key()))
+                met.add(frozenset((record.model_a, record.model_b)))
+                db.execute(
+                    "INSERT OR REPLACE INTO fixed VALUES (?,?,?)",
+                    (judge, key, record.model_dump_json()),
+                )
+            found = db.execute("SELECT key FROM fixed WHERE judge=?", (judge,)).fetchall()
+            old = [
+                (judge, key)
+                for (key,) in found
+                if key not in kept and frozenset(json.loads(key)[3:5]) in met
+            ]
+            db.executemany("DELETE FROM fixed WHERE judge=? AND key=?", old)
 
     def fixed(self) -> Iterator[VerdictRecord]:
         """All such records."""
