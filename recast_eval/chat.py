@@ -6,7 +6,7 @@ servers know no ``max_completion_tokens``. The first refusal says which, and is 
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -48,6 +48,12 @@ def key_from(variable: str) -> str | None:
             ]
         )
     return key or None
+
+
+def serves(names: Iterable[str], model: str) -> bool:
+    """Whether a list of models names one; some servers list ``models/NAME`` and take ``NAME``."""
+    short = model.removeprefix("models/")
+    return any(name.removeprefix("models/") == short for name in names)
 
 
 def first_terms(base_url: str) -> Terms:

@@ -2,6 +2,7 @@
 
 import os
 
+from recast_eval.chat import serves
 from recast_eval.errors import ConfigError
 from recast_eval.judging.secrets import is_loopback
 from recast_eval.judging.transport import OpenAITransport, Transport, TransportError
@@ -31,7 +32,7 @@ async def look_at(transport: Transport, model: str) -> list[str]:
             await _try_v1(transport, model)
             return []
         raise Unreachable(f"{url}/models: {error}{_proxy_hint(url, error)}") from None
-    if found and model not in found:
+    if found and not serves(found, model):
         shown = ", ".join(sorted(found)[:12])
         raise ConfigError([f"{url} has no model {model!r}; it lists {shown}"])
     return found

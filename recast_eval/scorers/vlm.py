@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from recast_eval.chat import Terms, ease, first_terms, key_from, parameters
+from recast_eval.chat import Terms, ease, first_terms, key_from, parameters, serves
 from recast_eval.errors import MissingError
 from recast_eval.images import encode_for_judge
 from recast_eval.records import Failed, Scored, digest
@@ -134,7 +134,7 @@ class VlmScorer:
             ) from None
         rows = data.get("data") if isinstance(data, dict) else None
         names = [str(r["id"]) for r in rows or () if isinstance(r, dict) and "id" in r]
-        if names and self._endpoint.model not in names:
+        if names and not serves(names, self._endpoint.model):
             served = ", ".join(names[:5])
             raise MissingError(
                 f"scorer {self.card.name}: {place} serves {served}, not {self._endpoint.model}"
