@@ -11,10 +11,11 @@ from support.judging import World
 
 from recast_eval.judging.cards import JudgeCard, load_card
 from recast_eval.judging.executor import Options
-from recast_eval.judging.offline import Scores
+from recast_eval.judging.offline import Scores, heldout_scores, offline_records
+from recast_eval.judging.pairs import make_pairs
 from recast_eval.judging.replaying import replay
 from recast_eval.judging.workflow import Bench, Endpoint, Judged, judge
-from recast_eval.records import Scored
+from recast_eval.records import Scored, ScoreRecord, file_sha256
 
 
 def fewer(world: World, prompts: int) -> World:
@@ -55,13 +56,43 @@ def test_prompts_that_left_the_tables_leave_the_verdicts_and_come_back_at_no_cos
         assert server.calls == 36
 
 
+def scores_of(world: World) -> Scores:
+    """The later model wins everywhere."""
+    records = [
+        ScoreRecord(
+            model=images.model,
+            prompt_id=key[0],
+            sample=key[1],
+            image=file_sha256(images.folder / record.file_name),
+            scorer="finish",
+            scorer_digest="0",
+            role="heldout",
+            outcome=Scored(value=float(i)),
+        )
+        for i, images in enumerate(world.sets)
+        for key, record in images.records.items()
+    ]
+    return heldout_scores(records)
+
+
+def test_a_score_of_another_file_is_no_vote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World.make(tmp_path, prompts=3)
+    scores = scores_of(world)
+    card = load_card("jury-offline-v1")
+    (world.sets[0].folder / "0-0.png").write_bytes((world.sets[1].folder / "0-0.png").read_bytes())
+    changed, *others = offline_records(card, make_pairs(world.sets), scores)
+    assert changed.axes["overall"].reason == "no_quorum"
+    assert [v.detail for v in changed.votes] == ["other_image"]
+    assert changed.grades == {"B": {"finish": 1.0}}
+    assert [r.axes["overall"].winner for r in others] == ["B", "B"]
+    assert "1 pairs are not the ones" in caplog.text
+
+
 def test_the_offline_jury_forgets_them_too(tmp_path: Path) -> None:
     world = World.make(tmp_path, prompts=6)
-    scores: Scores = {
-        (s.model, *key): {"finish": Scored(value=float(i))}
-        for i, s in enumerate(world.sets)
-        for key in s.records
-    }
+    scores = scores_of(world)
 
     def run(some: World) -> Judged:
         bench = Bench((load_card("jury-offline-v1"),), None, some.sets)
