@@ -4,11 +4,14 @@ Newer models behind OpenAI's protocol refuse ``max_tokens``, or any temperature 
 servers know no ``max_completion_tokens``. The first refusal says which, and is remembered.
 """
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
+
+from recast_eval.errors import ConfigError
 
 Budget = Literal["max_tokens", "max_completion_tokens"]
 """Name of the parameter that bounds the output."""
@@ -28,6 +31,29 @@ class Terms:
     def unsampled(self) -> tuple[str, ...]:
         """Sampling parameters that are not sent."""
         return tuple(n for n in SAMPLING if n in self.omitted)
+
+
+def key_from(variable: str) -> str | None:
+    """The key that an environment variable holds, if any.
+
+    Raises:
+        ConfigError: No request can carry it. The message does not show it.
+    """
+    key = os.environ.get(variable)
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigError(
+            [
+                f"{variable}: the key holds a space, a line break or a character outside ASCII; "
+                "no request can carry that: copy it again"
+            ]
+        )
+    return key or None
+
+
+def serves(names: Iterable[str], model: str) -> bool:
+    """Whether a list of models names one; some servers list ``models/NAME`` and take ``NAME``."""
+    short = model.removeprefix("models/")
+    return any(name.removeprefix("models/") == short for name in names)
 
 
 def first_terms(base_url: str) -> Terms:

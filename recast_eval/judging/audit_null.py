@@ -6,6 +6,7 @@ their own (``audit/`` in the evaluation), so that no table of results ever holds
 
 import io
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,12 @@ from recast_eval.errors import ConfigError, DataError
 from recast_eval.images import load_image
 from recast_eval.judging.audit_measures import null_test
 from recast_eval.judging.audit_records import NullTest
-from recast_eval.judging.cards import load_card
+from recast_eval.judging.cards import JudgeCard, load_card
 from recast_eval.judging.executor import Options
 from recast_eval.judging.pairs import ImageSet
 from recast_eval.judging.records import VerdictRecord
-from recast_eval.judging.secrets import checked_url
-from recast_eval.judging.workflow import VERDICTS, Bench, Endpoint, judge
+from recast_eval.judging.secrets import checked_url, is_loopback, is_openai, origin
+from recast_eval.judging.workflow import KEY_VARIABLE, VERDICTS, Bench, Endpoint, judge
 from recast_eval.records import digest, read_records, write_atomic
 
 FOLDER: Final = "audit"
@@ -39,6 +40,8 @@ class Asked:
     card: str
     model: str
     base_url: str
+    api_key_env: str | None = None
+    """As in ``Endpoint``."""
 
 
 def judges_to_ask(
@@ -73,15 +76,26 @@ def judges_to_ask(
         chosen += fits
     if problems:
         raise ConfigError(problems)
-    return [
-        Asked(
-            f"{load_card(a.card).name}@{model or a.model}",
-            a.card,
-            model or a.model,
-            checked_url(base_url or a.base_url),
-        )
-        for a in chosen
-    ]
+    return [_to_ask(a, base_url, model) for a in chosen]
+
+
+def _to_ask(found: Asked, base_url: str | None, model: str | None) -> Asked:
+    card, url = load_card(found.card), checked_url(base_url or found.base_url)
+    name = model or found.model
+    known = base_url is not None or _is_known(card, url)
+    return Asked(f"{card.name}@{name}", found.card, name, url, None if known else "")
+
+
+def _is_known(card: JudgeCard, url: str) -> bool:
+    """Whether the card's key may go to a URL that only a file of verdicts names.
+
+    The file may be a stranger's, and its URL a juror's: a key goes where flags or this machine's
+    own settings point.
+    """
+    home = os.environ.get(card.endpoint.base_url_env)
+    if is_loopback(url) or (home and origin(checked_url(home)) == origin(url)):
+        return True
+    return is_openai(url) and card.endpoint.api_key_env == KEY_VARIABLE
 
 
 def ask_nulls(
@@ -102,7 +116,7 @@ def ask_nulls(
     same = ImageSet(images.model + SAME, images.folder, some.records)
     recoded = _recoded(some, out / "reencoded" / images.folder.name)
     for one in asked:
-        card, endpoint = load_card(one.card), Endpoint(one.base_url, one.model)
+        card, endpoint = load_card(one.card), Endpoint(one.base_url, one.model, one.api_key_env)
         for copy in (same, recoded):
             judge(Bench((card,), endpoint, (some, copy)), out, options)
 

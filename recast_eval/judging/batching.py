@@ -14,6 +14,7 @@ from recast_eval.judging.asking import Asker
 from recast_eval.judging.pairs import ImageSet, make_pairs
 from recast_eval.judging.pictures import Vault
 from recast_eval.judging.planning import Plan, Planner, Question
+from recast_eval.judging.secrets import Scrubber
 from recast_eval.judging.store import CallRow, ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, TransportError, read_completion
 
@@ -27,6 +28,9 @@ MAX_BYTES: Final = 180_000_000
 
 class BatchClient(Protocol):
     """What is needed of an endpoint."""
+
+    scrub: Scrubber
+    """Knows the key."""
 
     async def upload(self, name: str, file: BinaryIO) -> str:
         """Send a request file; returns its id."""
@@ -50,6 +54,7 @@ class OpenAIBatch:
 
     def __init__(self, transport: OpenAITransport) -> None:
         self._client, self._translate = transport.client, transport.translate
+        self.scrub = transport.scrub
 
     async def upload(self, name: str, file: BinaryIO) -> str:
         """See ``BatchClient.upload``."""
@@ -177,7 +182,7 @@ async def collect(spec: Spec, store: ReplyStore, client: BatchClient, read: Read
             continue
         for name in ("output_file_id", "error_file_id"):
             if state.get(name):
-                rows = list(_rows(await client.download(state[name]), read))
+                rows = list(_rows(await client.download(state[name]), read, client.scrub))
                 store.write(run, rows)
                 replies += sum(row.reply is not None for row in rows)
         store.close_batch(batch)
@@ -186,7 +191,7 @@ async def collect(spec: Spec, store: ReplyStore, client: BatchClient, read: Read
     return Collected(done, tuple(waiting), replies)
 
 
-def _rows(data: bytes, read: Reader) -> Iterator[CallRow]:
+def _rows(data: bytes, read: Reader, scrub: Scrubber) -> Iterator[CallRow]:
     for line in data.split(b"\n"):
         if not line.strip():
             continue
@@ -195,11 +200,11 @@ def _rows(data: bytes, read: Reader) -> Iterator[CallRow]:
         response = row.get("response") or {}
         failed = CallRow(key=key, state="transport", final=True, seconds=1e-6)
         if response.get("status_code") != 200:
-            said = json.dumps(row.get("error") or response.get("body"))[:300]
+            said = scrub(json.dumps(scrub.within(row.get("error") or response.get("body"))))[:300]
             yield replace(failed, detail=f"batch: {said}")
             continue
         try:
-            reply = read_completion(response.get("body"), 1e-6)
+            reply = read_completion(response.get("body"), 1e-6, scrub)
         except TransportError as error:
             yield replace(failed, detail=f"batch: {error}")
             continue

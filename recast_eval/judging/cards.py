@@ -87,6 +87,8 @@ class Juror(Record):
     model: str | None = None
     """For ``judge``: a model of its own, else the run's."""
     base_url: str | None = None
+    api_key_env: str | None = None
+    """The variable with the key for ``base_url``; the run's key is never sent elsewhere."""
     axes: tuple[str, ...] = ("overall",)
     """For ``scorer``: the axes on which it votes."""
     margin: float = Field(default=0.0, ge=0)
@@ -161,7 +163,15 @@ class JudgeCard(Record):
     @cached_property
     def digest(self) -> str:
         """Name this judge by content, template included; where it runs and costs is not content."""
-        seen = self.model_dump(mode="json", exclude={"endpoint", "prices", "timeout_s"})
+        seen = self.model_dump(
+            mode="json",
+            exclude={
+                "endpoint": True,
+                "prices": True,
+                "timeout_s": True,
+                "jury": {"__all__": {"api_key_env"}},
+            },
+        )
         return digest(seen)
 
     @property

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -67,25 +67,36 @@ def write_verdicts(store: ReplyStore, path: Path) -> Tally:
 def all_records(store: ReplyStore) -> Iterator[VerdictRecord]:
     """Records of the latest setting of each judge, then of juries of models, then offline."""
     specs = store.latest_specs()
-    by_id = {s.spec: s for s in specs}
     for spec in specs:
         if not spec.members:
             yield from records_of(store, spec)
     for spec in specs:
-        members = [by_id[m] for m in spec.members if m in by_id]
+        members = [store.spec(name) for name in spec.members]
         if members:
-            yield from jury_records(store, spec, members)
+            yield from jury_records(store, spec, [m for m in members if m is not None])
     yield from store.fixed()
 
 
 def records_of(store: ReplyStore, spec: Spec) -> Iterator[VerdictRecord]:
-    """Records of one judge in one setting."""
+    """Records of one judge in one setting, pairs with the model first whose id sorts first."""
+    for _, image in groupby(store.asks(spec.spec), key=lambda ask: (ask.prompt_id, ask.sample)):
+        pairs: dict[tuple[str, str, int], list[AskRow]] = {}
+        turned: dict[tuple[str, str, int], list[AskRow]] = {}
+        for ask in image:
+            if ask.model_a < ask.model_b:
+                pairs.setdefault((ask.model_a, ask.model_b, ask.repeat), []).append(ask)
+            else:
+                ask = _turned(ask)
+                turned.setdefault((ask.model_a, ask.model_b, ask.repeat), []).insert(0, ask)
+        for _, asks in sorted((turned | pairs).items()):
+            yield _record(store, spec, asks)
 
-    def pair_of(ask: AskRow) -> tuple[Any, ...]:
-        return (ask.prompt_id, ask.sample, ask.model_a, ask.model_b, ask.repeat)
 
-    for _, group in groupby(store.asks(spec.spec), key=pair_of):
-        yield _record(store, spec, list(group))
+def _turned(ask: AskRow) -> AskRow:
+    """A question of a pair that was written the other way round, as stores once held them."""
+    info = json.loads(ask.info)
+    info["image_a"], info["image_b"] = info["image_b"], info["image_a"]
+    return replace(ask, model_a=ask.model_b, model_b=ask.model_a, info=json.dumps(info))
 
 
 def _record(store: ReplyStore, spec: Spec, asks: list[AskRow]) -> VerdictRecord:

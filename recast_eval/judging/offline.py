@@ -1,8 +1,10 @@
 """The jury that needs no endpoint: held-out scorers vote with their scores."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from recast_eval.errors import PluginError
 from recast_eval.judging.cards import JudgeCard
@@ -12,22 +14,27 @@ from recast_eval.judging.records import AxisOutcome, FailureKind, VerdictRecord,
 from recast_eval.records import Failed, Outcome, Scored, ScoreRecord, file_sha256, read_records
 from recast_eval.scorers import SCORERS
 
-Scores = Mapping[tuple[str, str, int], Mapping[str, Outcome]]
-"""(model, prompt id, sample) -> scorer -> outcome."""
+log = logging.getLogger(__name__)
+
+Scores = Mapping[tuple[str, str, int], Mapping[str, ScoreRecord]]
+"""(model, prompt id, sample) -> scorer -> its record."""
+
+
+_OTHER: Final = Failed(reason="other_image", detail="the score is of another file")
 
 
 def heldout_scores(
     records: Iterable[ScoreRecord],
-) -> dict[tuple[str, str, int], dict[str, Outcome]]:
+) -> dict[tuple[str, str, int], dict[str, ScoreRecord]]:
     """The held-out scores of a file, by image. A later line of an image and scorer wins."""
-    found: dict[tuple[str, str, int], dict[str, Outcome]] = {}
+    found: dict[tuple[str, str, int], dict[str, ScoreRecord]] = {}
     for r in records:
         if r.role == "heldout":
-            found.setdefault((r.model, r.prompt_id, r.sample), {})[r.scorer] = r.outcome
+            found.setdefault((r.model, r.prompt_id, r.sample), {})[r.scorer] = r
     return found
 
 
-def read_heldout_scores(path: Path) -> dict[tuple[str, str, int], dict[str, Outcome]]:
+def read_heldout_scores(path: Path) -> dict[tuple[str, str, int], dict[str, ScoreRecord]]:
     """The same from ``scores.jsonl``; empty if there is none."""
     return heldout_scores(read_records(path, ScoreRecord)) if path.is_file() else {}
 
@@ -45,6 +52,8 @@ def offline_records(
 ) -> Iterator[VerdictRecord]:
     """A record a pair. Scorers have no order, so there is no flip and no first slot.
 
+    A score is of the bytes that were scored: of a picture that has changed since, there is none.
+
     Args:
         card: An offline jury.
         pairs: As for a judge that is asked.
@@ -52,9 +61,16 @@ def offline_records(
     """
     axes = _spoken_for(card, scores)
     families: dict[str, str] = {}
+    changed = 0
     for pair in pairs:
         problem = _problem(pair)
-        votes = [] if problem else list(_votes(card, pair, scores, families))
+        shown = _sha(pair.a), _sha(pair.b)
+        of_a, of_b = (
+            _outcomes(scores, pair, side, sha)
+            for side, sha in zip((pair.a, pair.b), shown, strict=True)
+        )
+        changed += any(o == _OTHER for o in (*of_a.values(), *of_b.values()))
+        votes = [] if problem else list(_votes(card, pair, of_a, of_b, families))
         if problem:
             outcome = unscored(axes, problem)
         elif not votes:
@@ -71,13 +87,25 @@ def offline_records(
             sample=pair.sample,
             model_a=pair.a.model,
             model_b=pair.b.model,
-            image_a=_sha(pair.a),
-            image_b=_sha(pair.b),
+            image_a=shown[0],
+            image_b=shown[1],
             axes=outcome,
             order_free=True,
             votes=votes,
-            grades=_grades(pair, votes, scores),
+            grades=_grades({pair.a.model: of_a, pair.b.model: of_b}, votes),
         )
+    if changed:
+        said = "%s: pictures of %d pairs are not the ones that were scored; run recast-eval score"
+        log.warning(said, card.name, changed)
+
+
+def _outcomes(scores: Scores, pair: Pair, side: Picture, sha: str | None) -> dict[str, Outcome]:
+    """Scorer -> what it said about this very file."""
+    found = scores.get((side.model, pair.prompt_id, pair.sample), {})
+    return {
+        scorer: record.outcome if record.image in ("", sha) or sha is None else _OTHER
+        for scorer, record in found.items()
+    }
 
 
 def _spoken_for(card: JudgeCard, scores: Scores) -> tuple[str, ...]:
@@ -97,9 +125,13 @@ def _sha(side: Picture) -> str | None:
     return side.sha256 or file_sha256(side.path)
 
 
-def _votes(card: JudgeCard, pair: Pair, scores: Scores, families: dict[str, str]) -> Iterator[Vote]:
-    of_a = scores.get((pair.a.model, pair.prompt_id, pair.sample), {})
-    of_b = scores.get((pair.b.model, pair.prompt_id, pair.sample), {})
+def _votes(
+    card: JudgeCard,
+    pair: Pair,
+    of_a: Mapping[str, Outcome],
+    of_b: Mapping[str, Outcome],
+    families: dict[str, str],
+) -> Iterator[Vote]:
     for scorer in sorted(set(of_a) | set(of_b)):
         margins = _axes_of(card, scorer)
         if not margins:
@@ -129,13 +161,14 @@ def _axes_of(card: JudgeCard, scorer: str) -> dict[str, float]:
     return found
 
 
-def _grades(pair: Pair, votes: list[Vote], scores: Scores) -> dict[str, dict[str, float]]:
+def _grades(
+    said: Mapping[str, Mapping[str, Outcome]], votes: list[Vote]
+) -> dict[str, dict[str, float]]:
     """Model -> scorer -> value, so that a vote can be checked by eye."""
     found: dict[str, dict[str, float]] = {}
-    for side in (pair.a, pair.b):
-        of = scores.get((side.model, pair.prompt_id, pair.sample), {})
-        values = {v.judge: of.get(v.judge) for v in votes}
+    for model, outcomes in said.items():
+        values = {v.judge: outcomes.get(v.judge) for v in votes}
         kept = {name: o.value for name, o in values.items() if isinstance(o, Scored)}
         if kept:
-            found[side.model] = kept
+            found[model] = kept
     return found

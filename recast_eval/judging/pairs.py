@@ -25,7 +25,11 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two images of one prompt, ids in the order in which the models were given."""
+    """Two images of one prompt; ``a`` is the model whose id sorts first.
+
+    The order in which models are given is no part of a pair: given the other way round it is the
+    same observation.
+    """
 
     prompt_id: str
     sample: int
@@ -117,7 +121,7 @@ def make_pairs(sets: Sequence[ImageSet]) -> Iterator[Pair]:
 
     A pair whose image is missing on one side is yielded too, with its problem: it is counted.
     """
-    for left, right in combinations(sets, 2):
+    for left, right in combinations(sorted(sets, key=lambda s: s.model), 2):
         keys = sorted(set(left.records) | set(right.records))
         for key in keys:
             record = left.records.get(key) or right.records[key]

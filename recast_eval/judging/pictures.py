@@ -90,7 +90,13 @@ class Vault:
         return await self._get((image.sha256, str(level)), lambda: self._bytes(image, level))
 
     async def side_by_side(self, left: Checked, right: Checked, level: int) -> str:
-        """Both pictures on one white card, as a data URL."""
+        """Both pictures on one white card, as a data URL.
+
+        Two tall pictures make a card with more pixels than either: it is halved until it fits.
+
+        Raises:
+            DataError: It fits at no size.
+        """
         key = (left.sha256, right.sha256, str(level))
         return await self._get(key, lambda: self._both(left, right, level))
 
@@ -134,7 +140,12 @@ class Vault:
         card = np.full((height, width, 3), 255, np.uint8)
         card[: sides[0].shape[0], : sides[0].shape[1]] = sides[0]
         card[: sides[1].shape[0], width - sides[1].shape[1] :] = sides[1]
-        return self._encode(card, level)
+        for deeper in range(level, LEVELS + 1):
+            data = self._encode(card, deeper)
+            if len(data) <= self.rule.max_bytes:
+                return data
+        said = f"side by side with {right.path} over {self.rule.max_bytes:,} bytes at any size"
+        raise DataError(said, path=left.path)
 
     def _encode(self, pixels: np.ndarray, level: int) -> bytes:
         return encode_for_judge(

@@ -85,6 +85,7 @@ class Planner:
         """Check pictures, write the questions down (unless told not to), find those to ask."""
         found = Plan()
         seen: set[str] = set()
+        kept: set[tuple[Any, ...]] = set()
         fresh = not self._store.any_calls()
         with ThreadPoolExecutor(2) as threads:
             for chunk in _chunks(pairs, 256):
@@ -99,6 +100,9 @@ class Planner:
                     on_pair()
                 if write:
                     self._store.plan(self.spec.spec, rows)
+                    kept.update(row.name for row in rows)
+        if write:
+            self._store.forget_others(self.spec.spec, kept)
         return found
 
     def question(self, pair: Pair, repeat: int, ordinal: int) -> Question:

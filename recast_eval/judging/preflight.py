@@ -2,6 +2,7 @@
 
 import os
 
+from recast_eval.chat import serves
 from recast_eval.errors import ConfigError
 from recast_eval.judging.secrets import is_loopback
 from recast_eval.judging.transport import OpenAITransport, Transport, TransportError
@@ -26,12 +27,12 @@ async def look_at(transport: Transport, model: str) -> list[str]:
         found = await transport.models()
     except TransportError as error:
         if error.status in (401, 403):
-            raise ConfigError([f"{url}/models: {error}; check the API key's variable"]) from None
+            raise ConfigError([f"{url}/models: {error}; {_key_hint(transport)}"]) from None
         if error.status in (404, 405) or error.trouble == "rejected":
             await _try_v1(transport, model)
             return []
         raise Unreachable(f"{url}/models: {error}{_proxy_hint(url, error)}") from None
-    if found and model not in found:
+    if found and not serves(found, model):
         shown = ", ".join(sorted(found)[:12])
         raise ConfigError([f"{url} has no model {model!r}; it lists {shown}"])
     return found
@@ -51,6 +52,15 @@ async def _try_v1(transport: Transport, model: str) -> None:
         await other.aclose()
     raise ConfigError(
         [f"{url}/models is not there, but {url}/v1/models is: use --base-url {url}/v1"]
+    )
+
+
+def _key_hint(transport: Transport) -> str:
+    if not isinstance(transport, OpenAITransport) or transport.keyed:
+        return "check the API key's variable"
+    return (
+        "no key was sent: set the variable that the card names; a juror elsewhere needs an "
+        "`api_key_env` of its own, and an audit --base-url"
     )
 
 

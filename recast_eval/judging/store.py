@@ -6,7 +6,7 @@ run that was killed count as final for the run that takes over, because they wer
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,23 @@ class AskRow:
     second: str
     info: str
 
+    @property
+    def name(self) -> tuple[str, int, str, str, int, int]:
+        """What makes it unique in its setting."""
+        return (
+            self.prompt_id,
+            self.sample,
+            self.model_a,
+            self.model_b,
+            self.repeat,
+            self.ordinal,
+        )
+
+
+def _spec(row: Sequence[Any]) -> Spec:
+    card = JudgeCard.model_validate_json(row[2])
+    return Spec(row[0], row[1], card, row[3], row[4], tuple(json.loads(row[5])))
+
 
 class ReplyStore(Claims, CallLog):
     """Settings and questions, who asks them, what came of them."""
@@ -77,12 +94,14 @@ class ReplyStore(Claims, CallLog):
             "SELECT spec, judge, card, model, base_url, members, MAX(used) FROM specs "
             "GROUP BY judge ORDER BY judge"
         )
-        return [
-            Spec(
-                r[0], r[1], JudgeCard.model_validate_json(r[2]), r[3], r[4], tuple(json.loads(r[5]))
-            )
-            for r in rows
-        ]
+        return [_spec(row) for row in rows]
+
+    def spec(self, name: str) -> Spec | None:
+        """A setting, whether or not it is its judge's latest: a jury's members stay its members."""
+        rows = self._rows(
+            "SELECT spec, judge, card, model, base_url, members FROM specs WHERE spec=?", (name,)
+        )
+        return _spec(rows[0]) if rows else None
 
     def other_settings(self, spec: Spec) -> int:
         """How many earlier settings of this judge are set aside in the store."""
@@ -113,6 +132,29 @@ class ReplyStore(Claims, CallLog):
                     )
                     for a in asks
                 ),
+            )
+
+    def forget_others(self, spec: str, kept: Set[tuple[Any, ...]]) -> None:
+        """Drop questions about the same two models that are in no plan any more.
+
+        They may be of prompts that left the table, or of the pair the other way round. Their
+        replies stay, and count again as soon as they are planned again.
+
+        Args:
+            spec: The setting.
+            kept: ``AskRow.name`` of each question of the plan.
+        """
+        met = {frozenset(name[2:4]) for name in kept}
+        with self._writing() as db:
+            found = db.execute(
+                "SELECT prompt_id, sample, model_a, model_b, repeat, ordinal FROM asks"
+                " WHERE spec=?",
+                (spec,),
+            ).fetchall()
+            db.executemany(
+                "DELETE FROM asks WHERE spec=? AND prompt_id=? AND sample=? AND model_a=?"
+                " AND model_b=? AND repeat=? AND ordinal=?",
+                [(spec, *n) for n in found if n not in kept and frozenset(n[2:4]) in met],
             )
 
     def asks(self, spec: str) -> Iterator[AskRow]:
@@ -150,12 +192,27 @@ class ReplyStore(Claims, CallLog):
     # -- records that are not made of replies ----------------------------------------------
 
     def put_fixed(self, judge: str, records: Iterable[VerdictRecord]) -> None:
-        """Add or renew records of a judge that has no replies."""
+        """Add or renew records of a judge that has no replies.
+
+        What it said before about the same two models is dropped, as in ``forget_others``.
+        """
+        kept: set[str] = set()
+        met: set[frozenset[str]] = set()
         with self._writing() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO fixed VALUES (?,?,?)",
-                ((judge, json.dumps(r.key()), r.model_dump_json()) for r in records),
-            )
+            for record in records:
+                kept.add(key := json.dumps(record.key()))
+                met.add(frozenset((record.model_a, record.model_b)))
+                db.execute(
+                    "INSERT OR REPLACE INTO fixed VALUES (?,?,?)",
+                    (judge, key, record.model_dump_json()),
+                )
+            found = db.execute("SELECT key FROM fixed WHERE judge=?", (judge,)).fetchall()
+            old = [
+                (judge, key)
+                for (key,) in found
+                if key not in kept and frozenset(json.loads(key)[3:5]) in met
+            ]
+            db.executemany("DELETE FROM fixed WHERE judge=? AND key=?", old)
 
     def fixed(self) -> Iterator[VerdictRecord]:
         """All such records."""

@@ -100,6 +100,7 @@ class OpenAITransport:
 
         self.base_url = base_url
         self.scrub = Scrubber(api_key)
+        self.keyed = bool(api_key)
         # A proxy from the environment cannot reach this machine's own servers.
         client = DefaultAsyncHttpxClient(trust_env=False) if is_loopback(base_url) else None
         self.client = AsyncOpenAI(
@@ -125,7 +126,7 @@ class OpenAITransport:
             raise TransportError("unstable", f"no whole answer within {timeout_s:g} s") from None
         except Exception as error:
             raise self.translate(error) from None
-        return read_completion(data, time.perf_counter() - began)
+        return read_completion(data, time.perf_counter() - began, self.scrub)
 
     async def models(self) -> list[str]:
         """See ``Transport.models``."""
@@ -136,7 +137,7 @@ class OpenAITransport:
         rows = data.get("data") if isinstance(data, dict) else None
         if not isinstance(rows, list):
             raise TransportError("rejected", "the list of models is not JSON of the usual form")
-        return [str(row["id"]) for row in rows if isinstance(row, dict) and "id" in row]
+        return [self.scrub(str(r["id"])) for r in rows if isinstance(r, dict) and "id" in r]
 
     async def aclose(self) -> None:
         """See ``Transport.aclose``."""
@@ -152,9 +153,9 @@ class OpenAITransport:
             return TransportError("unstable", "timed out")
         if isinstance(error, openai.APIConnectionError):
             cause = error.__cause__ or error
-            return TransportError("unstable", self.scrub(f"{type(cause).__name__}: {cause}"[:300]))
+            return TransportError("unstable", self.scrub(f"{type(cause).__name__}: {cause}")[:300])
         if isinstance(error, (openai.APIError, json.JSONDecodeError, UnicodeDecodeError)):
-            return TransportError("unstable", self.scrub(f"{type(error).__name__}: {error}"[:300]))
+            return TransportError("unstable", self.scrub(f"{type(error).__name__}: {error}")[:300])
         raise error
 
     def _from_status(self, error: Any) -> TransportError:
@@ -163,7 +164,7 @@ class OpenAITransport:
         text = str(body.get("message") or error.message)
         return TransportError(
             trouble_of(error.status_code, code, text),
-            self.scrub(f"HTTP {error.status_code} {code} {text}"[:400]),
+            self.scrub(f"HTTP {error.status_code} {code} {text}")[:400],
             status=error.status_code,
             retry_after=retry_after_of(error.response.headers),
         )
@@ -204,18 +205,24 @@ def _is_policy(said: str) -> bool:
     return any(mark in said for mark in (*marks, "safety system", "policy_violation"))
 
 
-def read_completion(data: object, seconds: float) -> Reply:
-    """Read a chat completion.
+def read_completion(data: object, seconds: float, scrub: Scrubber) -> Reply:
+    """Read a chat completion; nothing leaves with a key in it.
+
+    Args:
+        data: The answer, as JSON.
+        seconds: How long it took.
+        scrub: Knows the key that was sent: a server may quote it anywhere.
 
     Raises:
         TransportError: It has not that form (HTML, an error in a 200, no choices).
     """
+    data = scrub.within(data)
     if not isinstance(data, dict):
-        said = str(data).strip()[:80]
+        said = scrub(str(data)).strip()[:80]  # cut afterwards: half a key is no longer found
         raise TransportError("unstable", f"the answer is not JSON: {said!r}")
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        said = json.dumps(data.get("error") or data)[:160]
+        said = scrub(json.dumps(data.get("error") or data))[:160]
         raise TransportError("unstable", f"the answer has no choices: {said}")
     choice = choices[0]
     message = choice["message"] if isinstance(choice.get("message"), dict) else {}

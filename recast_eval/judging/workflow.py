@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from recast_eval.chat import key_from
 from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Asker
-from recast_eval.judging.cards import JudgeCard, Price, amended, load_card
+from recast_eval.judging.cards import Endpoint as CardEndpoint
+from recast_eval.judging.cards import JudgeCard, Juror, Price, amended, load_card
 from recast_eval.judging.derive import Tally, write_verdicts
 from recast_eval.judging.executor import Options, RunReport, run_blocking, run_judge
 from recast_eval.judging.limits import Limiter
@@ -19,7 +21,7 @@ from recast_eval.judging.offline import Scores, offline_records
 from recast_eval.judging.pairs import ImageSet, check_prompts, make_pairs
 from recast_eval.judging.pictures import Vault
 from recast_eval.judging.planning import Plan, Planner, spec_of
-from recast_eval.judging.secrets import checked_url
+from recast_eval.judging.secrets import checked_url, is_openai, origin
 from recast_eval.judging.store import ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, Transport
 from recast_eval.records import (
@@ -36,6 +38,7 @@ STORE: Final = "replies.sqlite"
 LEDGER: Final = "ledger.json"
 OFFLINE: Final = "jury-offline-v1"
 DEFAULT_MODEL_JUDGE: Final = "pairwise-v1"
+KEY_VARIABLE: Final = CardEndpoint().api_key_env
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,17 @@ class Endpoint:
 
     base_url: str
     model: str
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str | None = None
+    """None: the variable that the judge's card names. Empty: no key is sent."""
 
     def connect(self) -> OpenAITransport:
-        """A transport with the key from the environment."""
-        return OpenAITransport(self.base_url, os.environ.get(self.api_key_env))
+        """A transport with the key from the environment.
+
+        Raises:
+            ConfigError: No request can carry that key.
+        """
+        variable = KEY_VARIABLE if self.api_key_env is None else self.api_key_env
+        return OpenAITransport(self.base_url, key_from(variable) if variable else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +82,31 @@ class Bench:
     sets: tuple[ImageSet, ...]
 
     def members(self, card: JudgeCard) -> list[Seat]:
-        """Who is asked for a card: itself, or the members of a jury of models."""
+        """Who is asked for a card: itself, or the members of a jury of models.
+
+        Raises:
+            ConfigError: The jury could never come to a verdict.
+        """
         if card.offline or self.endpoint is None:
             return []
+        run = self.endpoint
+        if run.api_key_env is None:
+            run = replace(run, api_key_env=card.endpoint.api_key_env)
         if card.kind != "jury":
-            return [Seat(card, self.endpoint)]
-        return [
-            Seat(
-                load_card(juror.judge or ""),
-                replace(
-                    self.endpoint,
-                    base_url=checked_url(juror.base_url or self.endpoint.base_url),
-                    model=juror.model or self.endpoint.model,
-                ),
-            )
-            for juror in card.jury
-        ]
+            return [Seat(card, run)]
+        seats = [_seat(juror, run) for juror in card.jury]
+        if problems := _unfit(card, seats):
+            raise ConfigError(problems)
+        return seats
 
     def seats(self) -> list[Seat]:
-        """Everyone who is asked, each once."""
-        found = {seat.spec.spec: seat for card in self.cards for seat in self.members(card)}
+        """Everyone who is asked, each once.
+
+        Juries come first: the latest setting of a judge is its face in the records, and a judge
+        that is named itself should show its own setting and not that of a member.
+        """
+        cards = sorted(self.cards, key=lambda card: card.kind != "jury")
+        found = {seat.spec.spec: seat for card in cards for seat in self.members(card)}
         return list(found.values())
 
     def names(self) -> list[str]:
@@ -114,6 +128,38 @@ class Bench:
             for card in self.cards
             if card.kind == "jury" and not card.offline
         ]
+
+
+def _seat(juror: Juror, run: Endpoint) -> Seat:
+    """A juror's seat. At another origin it gets a key that was named for it, never the run's."""
+    card = load_card(juror.judge or "")
+    url = checked_url(juror.base_url or run.base_url)
+    named = card.endpoint.api_key_env
+    variable = juror.api_key_env or (None if named == KEY_VARIABLE else named)
+    if variable is None and origin(url) == origin(run.base_url):
+        variable = run.api_key_env
+    if variable is None and is_openai(url):
+        variable = KEY_VARIABLE
+    return Seat(card, Endpoint(url, juror.model or run.model, variable or ""))
+
+
+def _unfit(jury: JudgeCard, seats: Sequence[Seat]) -> list[str]:
+    """Why no pair of images could get a verdict, however the members answer."""
+    nested = [seat.card.name for seat in seats if seat.card.kind == "jury"]
+    if nested:
+        said = f"its members {', '.join(nested)} are juries: name their members instead"
+        return [f"{jury.name}: {said}"]
+    problems = []
+    for axis in jury.axes:
+        can = {s.card.family or s.endpoint.model for s in seats if axis in s.card.axes}
+        if len(can) < jury.quorum:
+            problems.append(
+                f"{jury.name}: quorum {jury.quorum} on {axis!r}, but members of only {len(can)} "
+                f"families ({', '.join(sorted(can)) or 'none'}) are asked about it"
+            )
+    if len({seat.card.repeats for seat in seats}) > 1:
+        problems.append(f"{jury.name}: its members must all be asked equally often (`repeats`)")
+    return problems
 
 
 @dataclass(slots=True)
@@ -142,23 +188,33 @@ def find_endpoint(
 ) -> Endpoint | None:
     """The endpoint for the cards that need one, from flags or the cards' variables.
 
+    The key's variable is each card's own business.
+
     Raises:
-        ConfigError: A card needs one, and the URL or the model is missing or malformed.
+        ConfigError: A card needs one, and the URL or the model is missing or malformed; or cards
+            name different ones.
     """
     needing = [c for c in cards if not c.offline]
     if not needing:
         return None
-    names = needing[0].endpoint
-    url = base_url or os.environ.get(names.base_url_env)
-    model = model or os.environ.get(names.model_env)
     problems = []
-    if not url:
-        problems.append(f"{needing[0].name} asks a model: give --base-url or {names.base_url_env}")
-    if not model:
-        problems.append(f"{needing[0].name} asks a model: give --model or {names.model_env}")
-    if not url or not model:
+    found: dict[tuple[str, str], str] = {}
+    for card in needing:
+        names = card.endpoint
+        url = base_url or os.environ.get(names.base_url_env)
+        name = model or os.environ.get(names.model_env)
+        if not url:
+            problems.append(f"{card.name} asks a model: give --base-url or {names.base_url_env}")
+        if not name:
+            problems.append(f"{card.name} asks a model: give --model or {names.model_env}")
+        if url and name:
+            found.setdefault((checked_url(url), name), card.name)
+    if len(found) > 1:
+        where = "; ".join(f"{card} at {url} ({name})" for (url, name), card in found.items())
+        problems.append(f"{where}: judge once for each (--out keeps both), or give --base-url")
+    if problems:
         raise ConfigError(problems)
-    return Endpoint(checked_url(url), model, names.api_key_env)
+    return Endpoint(*next(iter(found)))
 
 
 def estimate(
@@ -338,18 +394,23 @@ def check_bench(bench: Bench, max_cost: float | None, price: Price | None) -> No
     """All that can be wrong before a call, at once.
 
     Raises:
-        ConfigError: Prompts do not match, or a cap without a price.
+        ConfigError: Prompts do not match, a jury that cannot decide, or a cap without a price.
     """
     problems: list[str] = []
+    seats: list[Seat] = []
     try:
         check_prompts(bench.sets)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        seats = bench.seats()
     except ConfigError as error:
         problems += error.problems
     if max_cost is not None and price is None:
         problems += [
             f"--max-cost needs a price for {seat.endpoint.model}: give --price IN,OUT (dollars a "
             f"million tokens) or `prices` in the card {seat.card.name}"
-            for seat in bench.seats()
+            for seat in seats
             if seat.endpoint.model not in seat.card.prices
         ]
     if problems:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from recast_eval.chat import Terms, ease, first_terms, parameters
+from recast_eval.chat import Terms, ease, first_terms, key_from, parameters, serves
 from recast_eval.errors import MissingError
 from recast_eval.images import encode_for_judge
 from recast_eval.records import Failed, Scored, digest
@@ -96,7 +96,7 @@ class VlmScorer:
         from openai import DefaultHttpxClient, OpenAI
 
         self._endpoint, self._question, self._read = endpoint, question, read
-        self._threads, self._key = threads, os.environ.get(KEY_VARIABLE) or "none"
+        self._threads, self._key = threads, key_from(KEY_VARIABLE) or "none"
         self._terms, self._limit = first_terms(endpoint.base_url), LIMIT
         self._learning = threading.Lock()
         host = urlsplit(endpoint.base_url).hostname or ""
@@ -134,7 +134,7 @@ class VlmScorer:
             ) from None
         rows = data.get("data") if isinstance(data, dict) else None
         names = [str(r["id"]) for r in rows or () if isinstance(r, dict) and "id" in r]
-        if names and self._endpoint.model not in names:
+        if names and not serves(names, self._endpoint.model):
             served = ", ".join(names[:5])
             raise MissingError(
                 f"scorer {self.card.name}: {place} serves {served}, not {self._endpoint.model}"
@@ -204,7 +204,7 @@ class VlmScorer:
 
     def _refused(self, error: Any) -> Failed:
         status = error.status_code
-        said = str(error.message).replace(self._key, "***")[:200]
+        said = self._clean(error.message)[:200]
         if status in (401, 403, 404):
             reason = "denied"
         elif status in (408, 409, 429) or status >= 500:
@@ -221,12 +221,16 @@ class VlmScorer:
         except (TypeError, KeyError, IndexError, AttributeError):
             return Failed(reason="transport", detail="the answer is no chat completion")
         if refusal:
-            return Failed(reason="refusal", detail=str(refusal)[:200])
+            return Failed(reason="refusal", detail=self._clean(refusal)[:200])
         if choice.get("finish_reason") == "length":
-            return Failed(reason="truncated", detail=str(text)[:200])
+            return Failed(reason="truncated", detail=self._clean(text)[:200])
         if choice.get("finish_reason") == "content_filter":
             return Failed(reason="filtered")
-        return self._read(text if isinstance(text, str) else "")
+        return self._read(self._clean(text) if isinstance(text, str) else "")
+
+    def _clean(self, said: object) -> str:
+        """The server's words without the key, which it may quote in any of them."""
+        return str(said) if self._key == "none" else str(said).replace(self._key, "***")
 
 
 def unreadable(reply: str, why: str) -> Failed:

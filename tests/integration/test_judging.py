@@ -1,6 +1,7 @@
 """Judging against a real server on the loopback that misbehaves in every way on record."""
 
 import asyncio
+import base64
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from support.image_folders import make_folder
@@ -142,6 +144,25 @@ def test_one_image_servers_get_a_hint_or_one_picture(world: World) -> None:
     assert world.states("both").keys() <= {"win", "flip"}
     modes = {o.mode["layout"] for r in world.records("both") for o in r.orders}
     assert modes == {"side_by_side"}
+
+
+def test_one_picture_of_two_keeps_the_limit_of_bytes(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for model in ("A", "B"):
+        folder = make_folder(tmp_path / model, prompts=1)
+        tall = random.integers(0, 256, (128, 64, 3), dtype=np.uint8)
+        Image.fromarray(tall).save(folder / "0-0.png")
+    sets = tuple(read_image_set(tmp_path / name, name) for name in ("A", "B"))
+    rule = load_card("pairwise-strict-v1").images.model_copy(
+        update={"max_side": 128, "min_side": 0, "max_bytes": 30_000}
+    )
+    card = amended(load_card("pairwise-strict-v1"), images=rule.model_dump())
+    with JudgeServer(Script(one_image=True)) as server:
+        server.keep_bodies = True
+        World(tmp_path, sets).run(server, card)
+        parts = server.bodies[-1]["messages"][0]["content"]
+    (url,) = [p["image_url"]["url"] for p in parts if p["type"] == "image_url"]
+    assert len(base64.b64decode(url.partition(",")[2])) <= 30_000
 
 
 def test_what_a_reply_can_be_is_told_apart(world: World) -> None:
@@ -355,6 +376,16 @@ def test_a_wrong_model_or_url_is_found_before_anything_is_asked(world: World) ->
         server_without = type("S", (), {"url": url})()
         with pytest.raises(ConfigError, match=f"{url}/v1"):
             world.run(server_without)
+
+
+def test_a_server_may_list_its_models_under_a_prefix(world: World) -> None:
+    with JudgeServer(Script(models=["models/other", "models/mock"])) as server:
+        assert world.run(server).tally.scored == 10
+    with (
+        JudgeServer(Script(models=["models/mocking", "mock/other"])) as server,
+        pytest.raises(ConfigError, match="no model"),
+    ):
+        world.run(server, out="other")
 
 
 def test_a_slow_drip_ends_at_the_deadline(world: World) -> None:

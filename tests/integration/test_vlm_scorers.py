@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recast_eval.errors import MissingError
+from recast_eval.errors import ConfigError, MissingError
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers import SCORERS
 from recast_eval.scorers.conformance import cases
@@ -171,6 +171,13 @@ def test_wrong_endpoints_are_refused_before_any_picture(monkeypatch: pytest.Monk
         got = scorer(given.images[:1], given.prompts[:1])
         assert got[0].reason == "denied"
         assert "secretsecret" not in got[0].detail
+        server.script.key, server.script.replay = None, lambda question: "you sent sk-secretsecret"
+        got = scorer(given.images[:1], given.prompts[:1])
+        assert got[0].reason == "parse"
+        assert "secretsecret" not in got[0].detail
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-secretsecret\n")
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY: the key holds"):
+            spec.build(weights=f"{server.url}#mock")
 
 
 def test_another_question_is_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from recast_eval.judging.records import AxisOutcome, Usage, Vote
 from recast_eval.judging.retrying import asked_pause
 from recast_eval.judging.secrets import Scrubber, checked_url
 from recast_eval.judging.transport import TransportError, read_completion, read_usage, trouble_of
+from recast_eval.judging.workflow import Endpoint
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
@@ -133,12 +134,12 @@ def test_what_a_status_means(status: int, code: str, text: str, trouble: str) ->
 @pytest.mark.parametrize("data", ["<html>502</html>", {}, {"choices": []}, {"choices": [None]}, 3])
 def test_an_answer_without_choices_is_no_reply(data: object) -> None:
     with pytest.raises(TransportError):
-        read_completion(data, 0.1)
+        read_completion(data, 0.1, Scrubber())
 
 
 def test_content_in_parts_is_joined() -> None:
     message = {"content": [{"type": "text", "text": "VER"}, {"type": "text", "text": "DICT"}]}
-    assert read_completion({"choices": [{"message": message}]}, 0).text == "VERDICT"
+    assert read_completion({"choices": [{"message": message}]}, 0, Scrubber()).text == "VERDICT"
 
 
 def test_the_step_down_ends_and_is_recorded() -> None:
@@ -190,6 +191,38 @@ def test_keys_are_scrubbed() -> None:
     clean = scrub(said)
     for secret in ("topsecret", "abcdef123", "sk-proj-abc", "me:pw"):
         assert secret not in clean
+
+
+def test_a_key_is_found_where_the_message_is_cut() -> None:
+    key = "9f8e7d6c5b4a39281706secret"
+    scrub = Scrubber(key)
+    for data in (
+        {"error": {"message": "x" * 120 + f"your key is {key}"}},
+        "y" * 70 + key,
+        {"choices": [], "error": {key: [key]}},
+    ):
+        with pytest.raises(TransportError) as caught:
+            read_completion(data, 0.1, scrub)
+        assert key[:6] not in str(caught.value)
+    message = {"content": f"{key} is your key", "refusal": f"not with {key}"}
+    reply = read_completion({"choices": [{"message": message}], "model": key}, 0.1, scrub)
+    assert key not in repr(reply)
+
+
+def test_a_word_that_stands_in_for_a_key_stays_in_replies() -> None:
+    message = {"content": '{"overall": "none"}'}
+    got = read_completion({"choices": [{"message": message}]}, 0.1, Scrubber("none"))
+    assert got.text == '{"overall": "none"}'
+
+
+@pytest.mark.parametrize("key", ["sk-abcdefgh12345678\u2026", "sk-abc\n", " sk-abc", "sk-\u00e9"])
+def test_a_key_that_no_request_can_carry_is_refused(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("RECAST_TEST_KEY", key)
+    with pytest.raises(ConfigError, match="RECAST_TEST_KEY") as caught:
+        Endpoint("http://127.0.0.1:1/v1", "mock", "RECAST_TEST_KEY").connect()
+    assert key.strip() not in str(caught.value)
 
 
 @pytest.mark.parametrize(
