@@ -223,7 +223,7 @@ def minus(text: str) -> str:
 def with_interval(estimate: float, low: float, high: float) -> str:
     """``0.488 [0.449, 0.526]``: as many decimals as the interval's width justifies."""
     width = high - low
-    decimals = 2 if width <= 0 else min(8, max(0, 1 - math.floor(math.log10(width))))
+    decimals = 2 if not 0 < width < math.inf else min(8, max(0, 1 - math.floor(math.log10(width))))
     shown = [minus(f"{v:.{decimals}f}") for v in (estimate, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"
 

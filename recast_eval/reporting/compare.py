@@ -32,7 +32,9 @@ from recast_eval.reporting.scores import Difference, score_table
 from recast_eval.reporting.sections.provenance import manifest_facts
 from recast_eval.reporting.summary import Answer, Summary
 
-_GRAVE = ("digests.", "seeds.", "facts.sampler", "facts.images_per_prompt")
+_GRAVE = re.compile(
+    r"digests\.|seeds\.|facts\.sampler|facts\.images_per_prompt|facts\.models\..+\.sampler\."
+)
 _HARMLESS = ("command", "hardware.")
 _ONE_SIDED = re.compile(
     r"(?:digests\.(?:scorer|judge)/|facts\.(?:roles|scorers|judges|models)\.)(?P<name>[^.]+)"
@@ -79,7 +81,7 @@ def manifest_changes(before: Manifest | None, after: Manifest | None) -> tuple[C
             sides = ("used", "not used") if key in old else ("not used", "used")
             alone.setdefault(name, Change(name, *sides, grave=False, shared=False))
             continue
-        grave = key.startswith(_GRAVE)
+        grave = _GRAVE.match(key) is not None
         found.append(Change(key, old.get(key, "none"), new.get(key, "none"), grave))
     return (*sorted(found, key=lambda c: not c.grave), *alone.values())
 
@@ -102,8 +104,13 @@ def scorer_changes(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
 def prompt_changes(before: Evaluation, after: Evaluation) -> tuple[int, int]:
     """(prompts whose text changed under the same id, prompts in both)."""
     old, new = prompt_texts(before), prompt_texts(after)
-    shared = [key for key in old if key in new]
-    return sum(old[key] != new[key] for key in shared), len(shared)
+    changed = sum(old[key] != new[key] for key in old if key in new)
+    return changed, len(_prompt_ids(before) & _prompt_ids(after))
+
+
+def _prompt_ids(evaluation: Evaluation) -> set[str]:
+    """All that were drawn, scored or judged; scores alone do not hold the text."""
+    return {*prompt_texts(evaluation), *(score.prompt_id for score in evaluation.scores)}
 
 
 def prompt_texts(evaluation: Evaluation) -> dict[str, str]:

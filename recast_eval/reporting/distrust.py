@@ -118,6 +118,10 @@ def _coverage(facts: EvaluationFacts) -> Iterator[Doubt]:
         truncated = sum(mean.truncated for _, mean in means)
         if truncated:
             yield Doubt(f"{scorer} read only the beginning of {truncated} of {total} prompts.")
+    counts = facts.scores.images()
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{model} {count}" for model, count in counts.items())
+        yield Doubt(f"Not all models have as many scored images ({said}): compared where both do.")
     for d in facts.scores.differences:
         if d.coverage_p < 0.05:
             yield Doubt(

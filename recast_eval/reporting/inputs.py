@@ -186,6 +186,18 @@ def _read_run(path: Path, name: str, notes: list[str]) -> Run:
 
 def _check_credit(record: CreditRecord, path: Path) -> None:
     rewards, steps = len(record.rewards), len(record.sigmas) - 1
+    if rewards < 1 or steps < 1:
+        raise DataError(
+            f"epoch {record.epoch}: a credit has rewards and two noise levels or more", path=path
+        )
+    rows = {
+        "budgets": (record.budgets, rewards),
+        "column_mass": (record.column_mass, steps),
+        "reliability": (record.reliability, rewards),
+    }
+    for name, (row, width) in rows.items():
+        if row is not None and len(row) != width:
+            raise DataError(f"epoch {record.epoch}: {name} must be {width} numbers", path=path)
     tables = {
         "weights": (record.weights, steps),
         "curves": (record.curves, steps + 1),
@@ -244,10 +256,30 @@ def _recipe(path: Path, notes: list[str]) -> dict[str, Any]:
         return {}
     try:
         found = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, AttributeError):
+        # The last two are what constructors raise: a month 13, a tag on the wrong kind of value.
         notes.append(f"{path.parent.name}/{path.name} is no YAML and was left out.")
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    if not _is_small(found):
+        notes.append(f"{path.parent.name}/{path.name} is too large or repeats itself: left out.")
+        return {}
+    return found
+
+
+def _is_small(tree: object, nodes: int = 10_000) -> bool:
+    """Whether a tree has few nodes; aliases make one that does not end, or is astronomical."""
+    level = [tree]
+    while level and (nodes := nodes - len(level)) > 0:
+        inner: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        level = inner
+    return not level
 
 
 def _audit(path: Path, notes: list[str]) -> AuditRecord | None:

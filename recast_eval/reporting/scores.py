@@ -74,6 +74,11 @@ class ScoreTable:
     """(scorer, model) -> mean."""
     differences: tuple[Difference, ...]
 
+    def images(self) -> dict[str, int]:
+        """Model -> images that any scorer looked at."""
+        each = self.frame[["model", "prompt_id", "sample"]].drop_duplicates()
+        return {str(model): int(count) for model, count in each["model"].value_counts().items()}
+
     def reasons(self, scorer: str) -> str:
         """Why a scorer failed, most frequent first: ``engine: 12, no text: 3``."""
         failed = self.frame[(self.frame["scorer"] == scorer) & self.frame["value"].isna()]
@@ -116,12 +121,13 @@ def aggregate(records: Sequence[ScoreRecord], budgets: Mapping[str, float]) -> l
     A reward that does not read the prompt is left out of it; one that failed fails the sum.
 
     Args:
-        records: Any; held-out ones are ignored.
-        budgets: Reward -> budget; one that is not named weighs 1, so that {} weighs all alike.
+        records: Any; held-out ones are ignored, and so are relatives of a reward that had no
+            budget themselves.
+        budgets: Reward -> budget; {} weighs all alike.
     """
     groups: dict[tuple[str, str, int], list[ScoreRecord]] = {}
     for record in records:
-        if record.role == "train":
+        if record.role == "train" and (not budgets or record.scorer in budgets):
             groups.setdefault((record.model, record.prompt_id, record.sample), []).append(record)
     return [_joined(group, budgets) for group in groups.values()]
 
@@ -160,11 +166,12 @@ def score_table(
     for scorer in scorers:
         mine = frame[frame["scorer"] == scorer]
         wide = mine.pivot(index=["prompt_id", "sample"], columns="model", values="value")
+        tried = mine.pivot(index=["prompt_id", "sample"], columns="model", values="scorer").notna()
         scale = _scale(wide)
         for model in models:
             means[scorer, model] = _mean(mine[mine["model"] == model])
         for pair in pairs:
-            found = _difference(wide, scorer, roles[scorer], pair, scale)
+            found = _difference(wide, tried, scorer, roles[scorer], pair, scale)
             differences += [found] if found else []
     adjusted = holm([d.p for d in differences])
     differences = [
@@ -192,11 +199,13 @@ def _mean(rows: pd.DataFrame) -> Mean:
 
 
 def _difference(
-    wide: pd.DataFrame, scorer: str, role: str, pair: Pair, scale: float
+    wide: pd.DataFrame, tried: pd.DataFrame, scorer: str, role: str, pair: Pair, scale: float
 ) -> Difference | None:
     if not set(pair) <= set(wide.columns):
         return None
     both = wide[[*pair]]
+    # An image that only one of the two has is no failure of the other.
+    failed = both[tried[[*pair]].all(axis=1)].isna()
     matched = both.dropna()
     if matched.empty:
         return None
@@ -218,7 +227,7 @@ def _difference(
         n_prompts=found.n_prompts,
         n_pairs=found.n_pairs,
         p=found.p,
-        coverage_p=mcnemar(both[pair[0]].isna().to_numpy(), both[pair[1]].isna().to_numpy()),
+        coverage_p=mcnemar(failed[pair[0]].to_numpy(), failed[pair[1]].to_numpy()),
     )
 
 

@@ -73,7 +73,7 @@ def _compared(facts: Facts) -> Answer:
     lead = "Nothing was evaluated; this report shows training only."
     if facts.evaluations and facts.evaluations[0].focus:
         lead = "{} against {}".format(*facts.evaluations[0].focus)
-    elif facts.evaluations:
+    elif facts.evaluations and facts.evaluations[0].models:
         lead = f"{facts.evaluations[0].models[0]} alone: there is nothing to compare it with."
     return Answer("compared", "What was compared?", lead, tuple(points))
 

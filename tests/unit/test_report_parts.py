@@ -5,9 +5,13 @@ import csv
 import io
 import json
 import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from recast_eval.errors import DataError
 from recast_eval.judging.records import AxisOutcome, VerdictRecord
 from recast_eval.plots import Table
 from recast_eval.plots.lines import lines_info
@@ -27,9 +31,10 @@ from recast_eval.reporting.blocks import (
     words,
 )
 from recast_eval.reporting.blocks import Section as Part
-from recast_eval.reporting.compare import Change, manifest_changes
+from recast_eval.reporting.compare import Change, manifest_changes, prompt_changes
 from recast_eval.reporting.distrust import recipe_differences
 from recast_eval.reporting.facts import find_focus, find_reference
+from recast_eval.reporting.inputs import Evaluation, read_inputs
 from recast_eval.reporting.render import clean, csv_link, data_block
 from recast_eval.reporting.scores import aggregate, all_pairs, score_table
 from recast_eval.reporting.sections.diagnostics import families
@@ -84,6 +89,7 @@ def test_numbers_are_written_as_people_do(value: float | None, text: str) -> Non
 
 
 def test_an_interval_has_the_decimals_that_its_width_earns() -> None:
+    assert with_interval(0.0, -1e308, 1e308).startswith("0.00 [")
     assert with_interval(0.5, 0.4634, 0.5371) == "0.500 [0.463, 0.537]"  # width .07: 3 decimals
     assert with_interval(57.2, 53.1, 61.2) == "57.2 [53.1, 61.2]"
     assert with_interval(1.0, 1.0, 1.0) == "1.00 [1.00, 1.00]"
@@ -243,6 +249,86 @@ def test_training_rewards_are_joined_by_budget_and_one_failure_fails_the_sum() -
     assert aggregate([first, skipped], {"x": 3.0, "y": 1.0})[0].outcome == Scored(value=1.0)
     (failed,) = aggregate([first, score("a", 0, None, "y", "train")], {})
     assert failed.outcome == Failed(reason="y: x")
+
+
+def test_a_relative_of_a_reward_has_no_say_in_what_was_optimised() -> None:
+    records = [score("a", 1, 0.2, "ocr", "train"), score("a", 1, 0.6, "finish", "train")]
+    budgets = {"ocr": 0.25, "finish": 0.75}
+    extra = score("a", 1, 1.0, "ocr-scene", "train")
+    assert aggregate([*records, extra], budgets) == aggregate(records, budgets)
+    assert aggregate([extra], budgets) == []
+    assert len(aggregate([extra], {})) == 1
+
+
+def test_images_that_one_model_lacks_are_no_failures() -> None:
+    few, many = range(6), range(40)
+    records = [*(score("a", i, 0.5) for i in few), *(score("b", i, 0.4 + i / 100) for i in many)]
+    table = score_table(records, ["a", "b"], [("b", "a")])
+    assert table.differences[0].coverage_p == 1.0
+    assert table.differences[0].n_prompts == 6
+    assert table.images() == {"a": 6, "b": 40}
+    failing = [*records, *(score("a", i, None) for i in range(6, 30))]
+    assert score_table(failing, ["a", "b"], [("b", "a")]).differences[0].coverage_p < 0.05
+
+
+def test_another_sampler_is_grave_and_another_wall_clock_is_not() -> None:
+    def manifest(steps: int, seconds: float) -> Manifest:
+        sampler = {"steps": steps, "guidance": 1.0}
+        facts = {"models": {"base.v2": {"sampler": sampler, "seconds": seconds}}}
+        return Manifest(command=[], versions={}, hardware={}, facts=facts)
+
+    changes = manifest_changes(manifest(10, 1.0), manifest(50, 2.0))
+    assert [(c.fact, c.grave) for c in changes] == [
+        ("facts.models.base.v2.sampler.steps", True),
+        ("facts.models.base.v2.seconds", False),
+    ]
+
+
+def test_prompts_that_scores_alone_name_are_shared(tmp_path: Path) -> None:
+    one = Evaluation("one", tmp_path, None, (score("a", 1, 0.5), score("a", 2, 0.5)), (), {})
+    two = Evaluation("two", tmp_path, None, (score("a", 2, 0.6), score("a", 3, 0.5)), (), {})
+    assert prompt_changes(one, two) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"budgets": [0.2, 0.3, 0.5]}, "budgets must be 2 numbers"),
+        ({"column_mass": [1.0]}, "column_mass must be 2 numbers"),
+        ({"reliability": [0.1]}, "reliability must be 2 numbers"),
+        ({"rewards": [], "budgets": [], "weights": []}, "two noise levels or more"),
+        ({"sigmas": [1.0], "weights": [[], []]}, "two noise levels or more"),
+    ],
+)
+def test_a_credit_whose_parts_do_not_fit_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    record = {"schema_version": 1, "epoch": 0, "kind": "recast", "rewards": ["a", "b"]}
+    record |= {"budgets": [0.5, 0.5], "sigmas": [1, 0.5, 0], "weights": [[0.3, 0.2], [0.2, 0.3]]}
+    file = tmp_path / "credit.jsonl"
+    file.write_text(json.dumps(record | changes) + "\n", "utf-8")
+    with pytest.raises(DataError, match=f"credit.jsonl.*{said}"):
+        read_inputs([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: 2026-13-45",
+        "x: !!timestamp abc",
+        "a: &a\n  x: *a\n",
+        "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 10)}]\n" for p, c in pairwise("abcdefgh")),
+    ],
+    ids=["month", "tag", "itself", "bomb"],
+)
+def test_a_recipe_that_is_no_small_tree_is_left_out_and_said(tmp_path: Path, text: str) -> None:
+    metric = MetricRecord(step=1, epoch=0, seconds=1.0, values={})
+    (tmp_path / "metrics.jsonl").write_text(metric.model_dump_json() + "\n", "utf-8")
+    (tmp_path / "recipe.yaml").write_text(text, "utf-8")
+    found = read_inputs([tmp_path])
+    assert found.runs[0].recipe == {}
+    assert "recipe.yaml" in found.notes[0]
 
 
 def test_no_number_is_minus_zero_and_columns_stay_equally_exact() -> None:
