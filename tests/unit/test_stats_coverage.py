@@ -110,11 +110,11 @@ FEW_BEHIND = [(2, 8, 0.0), (3, 8, 0.0), (3, 8, 1.5), (5, 8, 1.5), (10, 8, 2.0), 
 def test_a_difference_that_few_prompts_carry_covers(design: tuple[int, int, float]) -> None:
     # with two or three prompts nearly always: t has one or two degrees of freedom, and outcomes
     # are whole numbers
-    assert min(few_behind_one(*design, repeats=1500)) >= 0.93
+    assert min(few_behind_one(*design, repeats=500)) >= 0.93
 
 
 @pytest.mark.parametrize("design", [(2, 8, 0.0), (5, 8, 1.5)])
 def test_a_difference_that_few_prompts_carry_covers_in_short(
     design: tuple[int, int, float],
 ) -> None:
-    assert min(few_behind_one(*design, repeats=60)) >= 0.9  # .77 with all prompts as its own
+    assert min(few_behind_one(*design, repeats=60)) >= 0.9  # .68 with all prompts as its own

@@ -193,7 +193,8 @@ def _table(
     return maker.table(
         title,
         "Ties and flips count half; the interval is Wilson's with the effective number of pairs, "
-        f"clustered by prompt; p is the exact sign test over prompts. {adjusted}{bounds}{judge}",
+        "clustered by prompt; p tests this rate: how often it would lie as far from one half if "
+        f"each prompt favoured either model by as much. {adjusted}{bounds}{judge}",
         [
             "first",
             "second",
