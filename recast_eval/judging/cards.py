@@ -219,14 +219,22 @@ def amended(card: JudgeCard, **changes: Any) -> JudgeCard:
     return JudgeCard.model_validate(card.model_dump() | changes)
 
 
-def _template_text(name: str, beside: Path) -> str:
+def _template_text(name: str, beside: Path, inside: tuple[Path, ...] = ()) -> str:
     """The template with its includes spliced in, so that the card's digest sees every word."""
-
-    def splice(match: re.Match[str]) -> str:
-        return _template_text(match[1], beside)
-
     for folder in (beside, content("prompts") / "judges"):
         path = folder / name
         if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-            return _INCLUDE.sub(splice, path.read_text("utf-8"))
-    raise ConfigError([f"no prompt template {name!r} in {beside} or prompts/judges"])
+            break
+    else:
+        raise ConfigError([f"no prompt template {name!r} in {beside} or prompts/judges"])
+    if path in inside:
+        raise ConfigError([f"the prompt template {path} includes itself"])
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: a prompt template is UTF-8, {error}"]) from error
+
+    def splice(match: re.Match[str]) -> str:
+        return _template_text(match[1], beside, (*inside, path))
+
+    return _INCLUDE.sub(splice, text)

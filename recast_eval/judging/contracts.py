@@ -27,7 +27,11 @@ GENERIC: Final = (
 """Labels that speak of the overall axis, or of the only one."""
 
 _OBJECT: Final = re.compile(r'\{\s*["}]')
-_BRACKET: Final = re.compile(r"\[\[\s*([^\[\]\n]{1,12}?)\s*\]\][\s*_.]*$", re.MULTILINE)
+_BRACKET: Final = re.compile(  # spaces are counted: unbounded ones are tried n * n ways
+    r"\[\[\s{0,20}([^\s\[\]](?:[^\[\]\n]{0,10}[^\s\[\]])?)\s{0,20}\]\][\s*_.]*$", re.MULTILINE
+)
+_FALSE_STARTS: Final = 20
+"""Times the length of a text that objects which come to nothing may be read."""
 _DRESS: Final = re.compile(r"^final | (?:image|response|option|candidate)$")
 _ROW: Final = re.compile(r"[\r\n]")
 
@@ -74,7 +78,7 @@ def claims_in(text: str, contract: Contract, ticket: str | None = None) -> Claim
     """
     objects = objects_in(text)[0]
     if ticket is not None:
-        objects = [o for o in objects if str(o.get("ticket", ticket)) == ticket]
+        objects = [o for o in objects if _is_ticket(o.get("ticket", ticket), ticket)]
         sealed = [o for o in objects if "ticket" in o]
         if sealed:
             return _merge(_from_object(found, contract) for found in sealed)
@@ -86,6 +90,10 @@ def claims_in(text: str, contract: Contract, ticket: str | None = None) -> Claim
             *_from_brackets(prose, contract),
         ]
     )
+
+
+def _is_ticket(value: Any, ticket: str) -> bool:
+    return isinstance(value, str | int) and str(value) == ticket
 
 
 def objects_in(text: str) -> tuple[list[dict[str, Any]], bool]:
@@ -157,18 +165,28 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs)
+def _whole_number(digits: str) -> float:
+    """An integer if it is one that any contract could mean, else a float, which may be infinite.
+
+    Python refuses to read an integer of thousands of digits, and to make a float of one of 400.
+    """
+    return int(digits) if len(digits) < 20 else float(digits)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_whole_number)
 
 
 def _scan(text: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
     """Yield (start, end, object) of each outermost object; None for one that never closes."""
-    position = 0
+    position, wasted, end_of_text = 0, 0, len(text.rstrip())
     while match := _OBJECT.search(text, position):
         start = match.start()
         try:
             found, end = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
-            if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            wasted += error.pos - start + error.pos // 8  # read, and looked through for its line
+            unfinished = error.pos >= end_of_text or error.msg.startswith("Unterminated")
+            if unfinished or wasted > _FALSE_STARTS * len(text):
                 yield start, len(text), None
                 return
             position = start + 1

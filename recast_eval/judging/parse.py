@@ -52,7 +52,7 @@ class VerdictError(JudgeError):
 
     def __init__(self, kind: VerdictErrorKind, message: str) -> None:
         self.kind: VerdictErrorKind = kind
-        super().__init__(f"{kind}: {message}")
+        super().__init__(f"{kind}: {_writable(message)}")
 
 
 class _OutOfRangeError(ValueError):
@@ -130,7 +130,7 @@ def parse_grades(
     """
 
     def read(value: Any) -> int:
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else _as_text(value)
         match = re.fullmatch(rf"\s*(\d{{1,6}})\s*(?:/\s*{high}\s*)?\.?", text)
         if isinstance(value, bool) or match is None or not low <= int(match[1]) <= high:
             raise _OutOfRangeError(f"{text[:40]!r} is no whole number from {low} to {high}")
@@ -138,6 +138,12 @@ def parse_grades(
 
     contract = Contract(tuple(axes), ("grades", "scores", "ratings", "axes", "result", "results"))
     return _parse(reply, _Reading(contract, read, finish_reason, ticket, content))
+
+
+def _as_text(value: Any) -> str:
+    """A number as JSON has it; anything else by its type, as a nest may be deep."""
+    number = isinstance(value, int | float)
+    return json.dumps(value) if number else f"a {type(value).__name__}"
 
 
 def strength_of(reply: str, axes: Sequence[str]) -> dict[str, float]:
@@ -163,8 +169,13 @@ def explanation_of(reply: str, limit: int = 500) -> str:
     for item in found:
         for key in ("reason", "reasoning", "explanation"):
             if isinstance(item.get(key), str):
-                return str(item[key])[:limit]
-    return reply.strip()[:limit]
+                return _writable(str(item[key])[:limit])
+    return _writable(reply.strip()[:limit])
+
+
+def _writable(text: str) -> str:
+    """The text with what UTF-8 cannot hold, half a surrogate pair, as a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parse(reply: str | None, how: _Reading[T]) -> dict[str, T]:
@@ -203,12 +214,14 @@ def _why_missing(text: str, missing: list[str]) -> VerdictError:
 
 def _without_thoughts(text: str) -> str:
     """Drop think blocks that stand at the start; later ones may be quoted, so they stay."""
-    while match := _THOUGHT.match(text):
-        end = text.lower().find(f"</{match[1].lower()}>", match.end())
-        if end < 0:
+    position = 0
+    while match := _THOUGHT.match(text, position):
+        closing = re.compile(f"</{match[1]}>", re.IGNORECASE)
+        end = closing.search(text, match.end())
+        if end is None:
             raise VerdictError("truncated", "the reply ends inside its reasoning")
-        text = text[end + len(match[1]) + 3 :]
-    return text
+        position = end.end()
+    return text[position:]
 
 
 def _whole_reply(text: str, read: Callable[[Any], T]) -> list[Any]:

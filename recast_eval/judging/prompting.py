@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from recast_eval.errors import ConfigError
@@ -19,6 +19,9 @@ from recast_eval.records import digest
 _TEMPLATES: Final = ImmutableSandboxedEnvironment(  # text for a model, not HTML: no escaping
     undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
 )
+
+
+_FACTS: Final = {"facts_a", "facts_b"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ def render(
         facts: Descriptions of the pictures, for a judge that reads text only.
 
     Raises:
-        ConfigError: The template does not compile, or names a variable that it does not get.
+        ConfigError: The template does not compile or run, names what it does not get, or leaves
+            out a picture (with layout ``none``: the facts), which would be judged unseen.
     """
     nonce = digest([card.digest, prompt, list(images), list(facts), repeat], 12)
     marks = {f"image_{name}": f"\0image {nonce} {i}\0" for i, name in enumerate("ab")}
@@ -71,13 +75,35 @@ def render(
         "low": card.grades.low,
         "high": card.grades.high,
     }
+    where = f"{card.template} of {card.name}"
     try:
         text = _compiled(card.template_text).render(values)
-    except TemplateError as error:
-        raise ConfigError([f"{card.template} of {card.name}: {error}"]) from error
+    except Exception as error:  # whatever an expression of a template may raise
+        raise ConfigError([f"{where}: {error}"]) from error
     pieces = re.split(rf"\0image {nonce} (\d)\0", text)
     parts = [int(p) if i % 2 else p.strip("\n") for i, p in enumerate(pieces)]
+    shown = {f"image_{'ab'[part]}" for part in parts if isinstance(part, int)}
+    _check_shown(card, shown, len(images), where)
     return Message(tuple(p for p in parts if p != ""), nonce)
+
+
+def _check_shown(card: JudgeCard, shown: set[str], images: int, where: str) -> None:
+    wanted = {f"image_{name}" for name in "ab"[:images]}
+    if card.images.layout == "none":
+        named = _named(card.template_text)
+        wanted, shown = {f"facts_{name}" for name in "ab"[:images]}, shown | (named & _FACTS)
+    missing, stray = sorted(wanted - shown), sorted(shown - wanted)
+    if missing:
+        raise ConfigError([f"{where}: a {card.kind} judge is shown {' and '.join(missing)} too"])
+    if stray:
+        layout = f"with layout {card.images.layout} is not shown"
+        raise ConfigError([f"{where}: a {card.kind} judge {layout} {' and '.join(stray)}"])
+
+
+@lru_cache(maxsize=64)
+def _named(text: str) -> set[str]:
+    """Variables that a template uses."""
+    return meta.find_undeclared_variables(_TEMPLATES.parse(text))
 
 
 def reply_schema(card: JudgeCard) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from recast_eval.stats import (
     benjamini_hochberg,
     decisive_win_rate,
     holm,
-    sign_test,
+    sign_flip_test,
     win_rate,
     worst_case,
 )
@@ -38,6 +38,7 @@ class Battle:
     reasons: dict[str, int] = field(default_factory=dict)
     """Why pairs are unscored."""
     p: float = 1.0
+    """Of ``rate`` against one half: prompts' signs flipped."""
     p_adjusted: float = 1.0
     """Over the table that it stands in: Holm; Benjamini and Hochberg over the categories."""
 
@@ -179,8 +180,16 @@ def _battle(
         worst_case(scores, prompts, unscored),
         states,
         dict(reasons),
-        sign_test(scores, prompts) if scores else 1.0,
+        _p_value(scores, prompts),
     )
+
+
+def _p_value(scores: Sequence[float], prompts: Sequence[str]) -> float:
+    """Of the rate that is shown, not of the majorities: these may point the other way."""
+    if not scores:
+        return 1.0
+    seeded = np.random.default_rng(0)  # drawn from only if prompts are of very many sizes
+    return sign_flip_test(np.array(scores) - 0.5, prompts, rng=seeded)
 
 
 NOTHING = WorstCase(0.0, 1.0, 0.0, 1.0, 0, 0)

@@ -220,7 +220,7 @@ def _how_sure(facts: EvaluationFacts) -> Answer:
     if battle is not None and battle.rate is not None:
         lead = (
             f"{_certainty(battle.p_adjusted)}: p {_equals(battle.p_adjusted)} for the judged pairs "
-            f"(sign test over {_plural(battle.rate.n_prompts, 'prompt')}, adjusted for "
+            f"(sign-flip test over {_plural(battle.rate.n_prompts, 'prompt')}, adjusted for "
             f"{_plural(len(facts.battles.whole), 'comparison')})."
         )
         level = detectable_rate(battle.rate.n_prompts, tie_share=min(0.99, battle.rate.tie_share))

@@ -26,10 +26,14 @@ class Match:
 
     @property
     def verdict(self) -> str:
-        """``better``, ``worse`` or ``open`` at 5 %, after adjustment."""
-        if self.p_adjusted >= 0.05 or self.found.wins == self.found.losses:
+        """``better``, ``worse`` or ``open`` at 5 %, after adjustment.
+
+        The test counts runs and the interval is of their mean: both must point one way.
+        """
+        ahead = self.found.wins - self.found.losses
+        if self.p_adjusted >= 0.05 or ahead * self.found.difference <= 0:
             return "open"
-        return "better" if self.found.wins > self.found.losses else "worse"
+        return "better" if ahead > 0 else "worse"
 
 
 def swept(runs: Sequence[Run]) -> list[Run]:

@@ -24,7 +24,7 @@ class Battles:
     component: Int[np.ndarray, " model"]
 
     @property
-    def units(self) -> Float[np.ndarray, "cell outcome"]:
+    def shares(self) -> Float[np.ndarray, "prompt cell outcome"]:
         """Counts with each prompt worth one comparison for an unordered pair of models."""
         ids = {frozenset(pair): n for n, pair in enumerate(map(tuple, self.cells.tolist()))}
         pair = np.array([ids[frozenset(p)] for p in map(tuple, self.cells.tolist())])
@@ -33,8 +33,35 @@ class Battles:
             own = self.counts[:, pair == number]
             total = own.sum(axis=(1, 2), keepdims=True)
             shares[:, pair == number] = own / np.maximum(total, 1)
-        summed: Float[np.ndarray, "cell outcome"] = shares.sum(axis=0)
-        return summed
+        return shares
+
+    @property
+    def levels(self) -> Float[np.ndarray, "component parameter"]:
+        """A row for each group of linked models: all its ratings up by one changes no chance."""
+        rows = np.arange(self.component.max() + 1)[:, None] == self.component
+        padded = np.zeros((len(rows), self.features.shape[2]))
+        padded[:, : len(self.models)] = rows
+        return padded
+
+    def carried_by_one(self) -> Float[np.ndarray, "parameter direction"]:
+        """Directions that the comparisons of all prompts but some one say nothing about.
+
+        Leave out the cells that only one prompt has: what the others then no longer fix was
+        fixed by that prompt alone, and one prompt cannot say how far prompts differ.
+        """
+        seen = self.counts.sum(axis=2) > 0
+        gains = self.features[:, 1:] - self.features[:, :1]  # an outcome over the first
+        grams = np.einsum("cok,col->ckl", gains, gains)
+        whole = grams.sum(axis=0) + self.levels.T @ self.levels
+        only = seen.sum(axis=0) == 1
+        groups = {
+            seen[p, only].tobytes(): seen[p] & only for p in np.unique(seen[:, only].nonzero()[0])
+        }
+        found = [np.zeros((len(whole), 0))]
+        for own in groups.values():
+            values, vectors = np.linalg.eigh(whole - grams[own].sum(axis=0))
+            found.append(vectors[:, values < 1e-9 * len(seen[0])])
+        return np.concatenate(found, axis=1)
 
 
 def tabulate(

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from recast_eval.stats.battles import Battles, tabulate, utilities
 from recast_eval.stats.checks import Ids, fraction
 from recast_eval.stats.choice import Profile
 from recast_eval.stats.fitted import Fitted
-from recast_eval.stats.intervals import Bounded
+from recast_eval.stats.intervals import Bounded, t_critical
 from recast_eval.stats.letters import alike_groups, rank_ranges
 from recast_eval.stats.multiple import holm
 
@@ -77,10 +76,14 @@ def davidson(
 
     The first slot wins, loses or ties with chances in proportion to
     ``exp(r_first + order)``, ``exp(r_second)`` and ``nu exp((r_first + r_second) / 2)``.
-    Intervals are cluster-robust by prompt (sandwich, Student's t), or a percentile bootstrap
-    over prompts if ``rng`` is given. A rating that the likelihood lets run away, such as that
-    of a model that never lost, is the ridge's and not the data's: it comes as a bound, the end
-    of its profile-likelihood interval with each prompt counted once for a pair of models.
+    Intervals are cluster-robust by prompt, and each contrast is judged by the prompts that carry
+    it: residuals are corrected for what the fit took from them, Student's t has the degrees of
+    freedom that they leave, and no error is below that of independent comparisons. With ``rng``
+    they are percentiles of a bootstrap over prompts, where the prompts behind a number are as good
+    as 40 that carry alike. A rating that the likelihood lets run away, such as that of a model that
+    never lost, is the ridge's and not the data's: it comes as a bound, the end of its
+    profile-likelihood interval by Student's t, with each prompt counted once for a pair of models.
+    What a single prompt carries is ``open``: one prompt cannot say how far prompts differ.
 
     Args:
         first: Model shown first, a comparison each; any hashable id.
@@ -104,7 +107,8 @@ def davidson(
 
     References:
         Davidson 1970 (ties); Davidson and Beaver 1977 (order); Bradley and Terry 1952; Ford 1957
-        (when ratings are finite). Here with a ridge, and clustered by prompt.
+        (when ratings are finite); Bell and McCaffrey 2002 (errors, degrees of freedom).
+        Here with a ridge, and clustered by prompt.
     """
     level = fraction(level, "level")
     if not (np.isfinite(ridge) and ridge > 0):
@@ -176,10 +180,12 @@ def _order(data: Battles, fitted: Fitted) -> Bounded:
 def _tie(data: Battles, fitted: Fitted) -> Bounded:
     if data.has_tie:
         return fitted.bounded(np.eye(data.features.shape[2])[-1])
+    if fitted.prompts < 2:
+        return Bounded(0.0, -np.inf, np.inf, "open")
     features = utilities(data.cells, len(data.models), has_order=data.has_order, has_tie=True)
     units = np.concatenate([fitted.units, np.zeros((len(data.cells), 1))], axis=1)
     profile = Profile(features, units, np.eye(features.shape[2])[-1])
-    high = profile.end(1, float(stats.chi2.ppf(fitted.level, 1)))
+    high = profile.end(1, t_critical(fitted.level, fitted.prompts) ** 2)
     if np.isinf(high):  # models so far apart that no tie was ever likely
         return Bounded(0.0, -np.inf, np.inf, "open")
     return Bounded(high, -np.inf, high, "at most")

@@ -87,7 +87,12 @@ def normal_critical(level: float) -> float:
 
 def t_critical(level: float, units: int) -> float:
     """Two-sided quantile of Student's t for the mean of ``units`` independent units."""
-    return float(stats.t.ppf((1 + level) / 2, units - 1))
+    return t_quantile(level, units - 1)
+
+
+def t_quantile(level: float, freedom: float) -> float:
+    """Two-sided quantile of Student's t with ``freedom`` degrees, which need not be whole."""
+    return float(stats.t.ppf((1 + level) / 2, freedom))
 
 
 def standard_error(means: Float[np.ndarray, " prompt"]) -> float:

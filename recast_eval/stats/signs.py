@@ -1,9 +1,10 @@
 """Tests that need no distribution: who is ahead on more prompts."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -11,6 +12,8 @@ from recast_eval.stats.checks import Ids, cluster_means, clusters, finite, outco
 
 EXACT_UNITS = 18
 """Up to here all 2^n sign patterns are counted; beyond, they are drawn."""
+_GRID_WORK = 100_000_000
+"""Additions that an exact count over a grid may cost: 2,000 prompts of 8 pairs take 60 million."""
 
 
 class SignCounts(NamedTuple):
@@ -68,24 +71,30 @@ def sign_flip_test(
 ) -> float:
     """Test "differences are as often up as down by as much" by flipping prompts' signs.
 
-    Unlike the sign test it uses how large the difference is. For win rates give
-    ``score - 0.5``.
+    Unlike the sign test it uses how large the difference is, and so tests the mean over prompts
+    itself: a model may be ahead on most prompts and behind in the mean. For win rates give
+    ``score - 0.5``; with one pair a prompt it then is the sign test.
 
     Args:
         differences: First minus second, an item each, in any unit.
         prompts: The prompt id of each item; a prompt's items flip together.
-        rng: Used where patterns are drawn: more than 18 prompts that are not level.
+        rng: Used where patterns are drawn: more than 18 prompts that are not level, and
+            differences other than those of win rates (or prompts of very many sizes).
         resamples: Patterns drawn then.
 
     Returns:
-        Two-sided p-value of the mean over prompts: exact for few prompts, else at least
-        ``1 / (resamples + 1)``.
+        Two-sided p-value of the mean over prompts: exact for win rates and for few prompts,
+        else at least ``1 / (resamples + 1)``.
 
     Raises:
         ValueError: No items, a value that is not finite or a missing prompt id.
     """
     found = finite(differences, "differences")
-    means = cluster_means(found, clusters(prompts, len(found)))
+    codes = clusters(prompts, len(found))
+    means = cluster_means(found, codes)
+    steps = _on_grid(found, means, np.bincount(codes))
+    if steps is not None:
+        return _exact_p(steps)
     means = means[means != 0]
     total = abs(float(means.sum()))
     slack = 1e-12 * float(np.abs(means).sum())  # sums that tie must count as ties
@@ -100,6 +109,36 @@ def sign_flip_test(
         flips = rng.integers(2, size=(rows, len(means))) * 2 - 1
         extreme += int(np.sum(np.abs(flips @ means) >= total - slack))
     return (extreme + 1) / (resamples + 1)
+
+
+def _on_grid(
+    items: Float[np.ndarray, " item"],
+    means: Float[np.ndarray, " prompt"],
+    sizes: Int[np.ndarray, " prompt"],
+) -> Int[np.ndarray, " prompt"] | None:
+    """The means as whole numbers of one step, if items are halves and the count is feasible."""
+    unit = 2 * math.lcm(*sizes.tolist())
+    if unit > 10**6 or (2 * items != np.rint(2 * items)).any() or np.abs(items).max() > 1:
+        return None
+    steps = np.rint(means * unit).astype(np.int64)
+    steps //= max(1, int(np.gcd.reduce(steps)))
+    cheap = np.count_nonzero(steps) * int(np.abs(steps).sum()) <= _GRID_WORK
+    return steps if cheap else None
+
+
+def _exact_p(steps: Int[np.ndarray, " prompt"]) -> float:
+    """Chance that steps with random signs add up to as much, either way."""
+    total = abs(int(steps.sum()))
+    if total == 0:
+        return 1.0
+    chances = np.ones(1)  # of each sum, from the least
+    for step in np.sort(np.abs(steps[steps != 0])).tolist():
+        wider = np.zeros(len(chances) + 2 * step)
+        wider[: len(chances)] = chances / 2
+        wider[2 * step :] += chances / 2
+        chances = wider
+    least = len(chances) // 2
+    return min(1.0, 2 * float(chances[: least - total + 1].sum()))
 
 
 def mcnemar(first_failed: ArrayLike, second_failed: ArrayLike) -> float:

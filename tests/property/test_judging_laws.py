@@ -1,5 +1,6 @@
 """Laws of the parser and of how orders and votes combine, for any input."""
 
+import contextlib
 import json
 from random import Random
 from typing import get_args
@@ -7,13 +8,26 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recast_eval.judging import VerdictError, parse_verdict
+from recast_eval.judging import VerdictError, parse_grades, parse_verdict
 from recast_eval.judging.decide import choices, combine_orders, jury_verdict
 from recast_eval.judging.limits import Budget
-from recast_eval.judging.parse import VerdictErrorKind
+from recast_eval.judging.parse import VerdictErrorKind, explanation_of, strength_of
 from recast_eval.judging.records import AxisOutcome, OrderRecord, Vote
 
 TOKENS = st.sampled_from(["A", "B", "tie"])
+ODD_NUMBERS = st.one_of(
+    st.integers(1, 6000).map(lambda n: "9" * n),
+    st.integers(1, 6000).map(lambda n: f"1e{'9' * n}"),
+    st.sampled_from(["NaN", "-Infinity", "-0", "1e400", "0." + "1" * 5000]),
+)
+ODD_VALUES = st.recursive(
+    ODD_NUMBERS | st.sampled_from(['"A"', '"\\ud800"', "null", "true"]),
+    lambda inner: (
+        st.lists(inner, max_size=2).map(lambda items: f"[{','.join(items)}]")
+        | inner.map(lambda value: f'{{"overall": {value}}}')
+    ),
+    max_leaves=4,
+)
 TURNED = {"A": "B", "B": "A", "tie": "tie"}
 PROSE = st.text(max_size=80)
 SHAPES = st.sampled_from(["json", "line", "bracket", "fence", "prefix"])
@@ -33,6 +47,16 @@ def spoken(shape: str, token: str) -> str:
         return f"My verdict: [[{token}]]"
     text = json.dumps({"overall": token})
     return {"json": text, "fence": f"```json\n{text}\n```", "prefix": f"Well then.\n{text}"}[shape]
+
+
+@given(st.dictionaries(st.sampled_from(["overall", "strength", "ticket", "reason"]), ODD_VALUES))
+def test_no_json_raises_anything_but_a_verdict_error(values: dict[str, str]) -> None:
+    reply = "{" + ", ".join(f'"{key}": {value}' for key, value in values.items()) + "}"
+    for parse in (parse_verdict, parse_grades):
+        with contextlib.suppress(VerdictError):
+            parse(reply, ticket="k7")
+    assert all(abs(n) < float("inf") for n in strength_of(reply, ("overall",)).values())
+    explanation_of(reply).encode()
 
 
 @given(SHAPES, TOKENS)

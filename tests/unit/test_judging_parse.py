@@ -1,6 +1,7 @@
 """The parser against the replies that other tools read wrongly (known failures 1-11)."""
 
 import json
+import time
 
 import pytest
 
@@ -29,6 +30,10 @@ READ = [
     ("Final verdict: [[B]]", "B"),
     ("[[A]] is sharp, but my verdict is [[B]]", "B"),
     ("overall = tie", "tie"),
+    ("I choose [[\n B ]]", "B"),
+    ("<think>\u0130STANBUL</think>OVERALL: A", "A"),
+    ("<think>one</think> <THINK>two</ThInK>OVERALL: A", "A"),
+    ('{"overall": "A", "strength": ' + "1" * 5000 + "}", "A"),
     ("- Winner: Image B.", "B"),
     ("Better image: B", "B"),
     ('{"better_response": "B", "final_verdict": "B"}', "B"),
@@ -57,6 +62,7 @@ FAILED = [
     ('{"overall": "C"}', "out_of_range"),
     ('{"overall": 85}', "out_of_range"),
     ('{"overall": NaN}', "out_of_range"),
+    ('{"overall": ' + "1" * 5000 + "}", "out_of_range"),
     ('{"overall": true}', "out_of_range"),
     ('{"overall": ["A"]}', "out_of_range"),
     ('{"overall": null}', "no_verdict"),
@@ -138,6 +144,52 @@ def test_hostile_replies_stay_cheap() -> None:
         reply = unit * (60_000 // len(unit))
         with pytest.raises(VerdictError):
             parse_verdict(reply)
+
+
+FULL = 65_000
+LONG = {
+    "a bracket that never closes": "[[" + " " * FULL,
+    "brackets around nothing": "[[ " * (FULL // 3),
+    "a verdict and a long rest": "[[A]]" + " " * FULL + "x",
+    "keys without an end": '{"' * (FULL // 4) + " " * (FULL // 2),
+    "objects around a long list": '{"a":' * 800 + "[" + "1," * (FULL // 2 - 3_000) + "x",
+    "one thought after another": "<think></think>" * (8 * FULL // 15),
+    "a label and a long rest": "overall" + " " * FULL + "x",
+}
+
+
+@pytest.mark.parametrize("reply", LONG.values(), ids=LONG)
+def test_work_grows_no_faster_than_the_reply(reply: str) -> None:
+    # at the square of the length each of these takes from seconds to minutes
+    began = time.process_time()
+    with pytest.raises(VerdictError):
+        parse_verdict(reply)
+    explanation_of(reply)
+    assert time.process_time() - began < 1
+
+
+def test_numbers_of_any_length_are_read_or_refused() -> None:
+    for digits in (400, 5_000):
+        number = "1" * digits
+        assert strength_of(f'{{"overall": "A", "strength": {number}}}', ("overall",)) == {}
+        with pytest.raises(VerdictError) as caught:
+            parse_grades(f'{{"overall": {number}}}')
+        assert caught.value.kind == "out_of_range"
+
+
+def test_nests_of_any_depth_are_a_failure_of_the_reply() -> None:
+    for depth in range(100, 1000, 30):
+        deep = "[" * depth + "]" * depth
+        for reply in (f'{{"overall": {deep}}}', f'{{"ticket": {deep}, "overall": "C"}}'):
+            with pytest.raises(VerdictError):
+                parse_grades(reply, ticket="s3")
+
+
+def test_words_can_always_be_written_as_utf_8() -> None:
+    assert explanation_of('{"reason": "half a pair \\ud83d"}') == "half a pair ?"
+    with pytest.raises(VerdictError) as caught:
+        parse_verdict("I am sorry \ud83d, I can't compare these.")
+    str(caught.value).encode()
 
 
 @pytest.mark.parametrize("grade", [85, -1, 7.5, "seven", True, 0, "NaN", "8 or 9"])

@@ -314,6 +314,54 @@ def test_a_template_that_names_what_it_does_not_get() -> None:
         render(amended(card, template_text="{{ ''.__class__.mro() }}"), "x", ("1", "2"))
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{{ image_a }}{{ image_b }}{{ 1 / 0 }}", "division"),
+        ("{{ image_a }}{{ image_b }}{{ prompt + 1 }}", "str"),
+        ("{{ image_a }}{{ image_b }}{% include prompt %}", "loader"),
+        ("{{ image_a }}{{ image_b }}{% for i in range(1000000) %}{% endfor %}", "range"),
+        ("Compare {{ prompt }}", "image_a and image_b"),
+        ("{{ image_a }} {{ prompt }}", "image_b"),
+        ("{{ image_a }} {{ image_a }}", "image_b"),
+        ("{# {{ image_a }} #} {{ image_b }}", "image_a"),
+    ],
+)
+def test_a_template_that_cannot_ask_is_refused(text: str, says: str) -> None:
+    card = amended(load_card("pairwise-v1"), template="mine.j2", template_text=text)
+    with pytest.raises(ConfigError, match=f"(?s)mine.j2 of pairwise-v1.*{says}"):
+        render(card, "x", ("1", "2"))
+
+
+def test_a_judge_without_pictures_is_given_facts_and_one_of_grades_one_picture() -> None:
+    card = load_card("pairwise-v1")
+    blind = {"images": {"layout": "none"}, "template_text": "{{ prompt }} {{ facts_a }}"}
+    with pytest.raises(ConfigError, match="facts_b"):
+        render(amended(card, **blind), "x", ("1", "2"), facts=("p", "q"))
+    blind["template_text"] = "{{ facts_a }} {{ facts_b }} {{ image_a }}"
+    with pytest.raises(ConfigError, match="image_a"):
+        render(amended(card, **blind), "x", ("1", "2"), facts=("p", "q"))
+    grader = load_card("pointwise-v1")
+    both = grader.template_text + "{{ image_b }}"
+    with pytest.raises(ConfigError, match="image_b"):
+        render(amended(grader, template_text=both), "x", ("1",))
+
+
+def test_includes_end_and_templates_are_utf_8(tmp_path: Path) -> None:
+    card = load_card("pairwise-v1").model_dump(mode="json", exclude={"template_text"})
+    (tmp_path / "judge.yaml").write_text(yaml.safe_dump(card | {"template": "t.j2"}), "utf-8")
+    (tmp_path / "t.j2").write_text('{% include "u.j2" %}', "utf-8")
+    (tmp_path / "u.j2").write_text('{% include "t.j2" %}', "utf-8")
+    with pytest.raises(ConfigError, match=r"t\.j2 includes itself"):
+        load_card(str(tmp_path))
+    (tmp_path / "u.j2").write_bytes(b"caf\xe9")
+    with pytest.raises(ConfigError, match=r"u\.j2.*UTF-8"):
+        load_card(str(tmp_path))
+    (tmp_path / "u.j2").write_text("twice ", "utf-8")
+    (tmp_path / "t.j2").write_text('{% include "u.j2" %}{% include "u.j2" %}', "utf-8")
+    assert load_card(str(tmp_path)).template_text == "twice twice "
+
+
 def test_an_outcome_cannot_contradict_itself() -> None:
     for wrong in (
         {"state": "win", "score_a": 1.0},

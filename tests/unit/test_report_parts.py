@@ -41,7 +41,8 @@ from recast_eval.reporting.sections.diagnostics import families
 from recast_eval.reporting.sections.provenance import flatten
 from recast_eval.reporting.sections.training import steady_or_figure, training_minutes
 from recast_eval.reporting.summary import Answer, Summary
-from recast_eval.stats import benjamini_hochberg, holm
+from recast_eval.reporting.sweeps import Match
+from recast_eval.stats import benjamini_hochberg, holm, matched_runs
 
 
 def score(model: str, prompt: int, value: float | None, scorer: str = "s", role: str = "heldout"):  # noqa: ANN201
@@ -148,6 +149,34 @@ def test_a_difference_uses_pairs_that_both_scored() -> None:
 def test_prompt_ids_that_look_like_numbers_stay_apart() -> None:
     records = [score("a", 1, 1.0), score("a", 1, 2.0).model_copy(update={"prompt_id": "01"})]
     assert score_table(records, ["a"], []).means["s", "a"].n_total == 2
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rate"),
+    [
+        ([[1.0, 0.5]] * 40 + [[0.0, 0.0]] * 21, 0.492),  # ahead on 40 of 61 prompts
+        ([[1.0] * 5 + [0.0] * 3] * 30 + [[0.0] * 8] * 10, 0.469),  # on 30 of 40
+        ([[1.0] * 5 + [0.0] * 3] * 30 + [[0.0] * 8] * 7, 0.507),  # and the rate says so too
+    ],
+)
+def test_a_verdict_is_about_the_rate_that_is_shown(prompts: list[list[float]], rate: float) -> None:
+    scores = [(p, score) for p, found in enumerate(prompts) for score in found]
+    verdicts = [
+        verdict(p, score).model_copy(update={"sample": n}) for n, (p, score) in enumerate(scores)
+    ]
+    (battle,) = battle_table(verdicts, [("a", "b")], None).whole
+    assert battle.rate is not None
+    assert battle.rate.estimate == pytest.approx(rate, abs=1e-3)
+    assert battle.rate.low < 0.5 < battle.rate.high
+    assert battle.p > 0.05
+    assert battle.verdict == "open"
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(-0.1, "better"), (-2.0, "open")])
+def test_runs_and_their_mean_must_point_one_way(lost: float, verdict: str) -> None:
+    gaps = dict(enumerate([0.1] * 10 + [lost]))  # ten runs of eleven are won, p .012
+    found = matched_runs(gaps, dict.fromkeys(gaps, 0.0))
+    assert Match("new", "static", "score", found, found.p).verdict == verdict
 
 
 def test_states_of_a_battle_add_up() -> None:

@@ -139,8 +139,27 @@ def test_sign_flips_are_counted_exactly_for_few_prompts_and_drawn_for_many() -> 
     many = rng.normal(0.2, 1, 80)
     exact = stats.ttest_1samp(many, 0).pvalue
     assert sign_flip_test(many, range(80), rng=rng) == pytest.approx(exact, abs=0.02)
-    assert sign_flip_test(np.ones(200), range(200), rng=rng) == pytest.approx(1e-4)
+    assert sign_flip_test(np.full(200, 0.7), range(200), rng=rng) == pytest.approx(1e-4)
     assert sign_flip_test([0.0, 0.0], range(2), rng=rng) == 1.0
+
+
+def test_sign_flips_of_win_rates_are_counted_exactly_at_any_size() -> None:
+    rng = np.random.default_rng(1)
+    unused = np.random.default_rng(0)
+    # one pair a prompt: it is the sign test
+    scores = rng.choice([0.0, 0.5, 1.0], 300, p=[0.25, 0.4, 0.35])
+    exact = sign_flip_test(scores - 0.5, range(300), rng=unused)
+    assert exact == pytest.approx(sign_test(scores, range(300)), rel=1e-9)
+    won = sign_flip_test(np.full(300, 0.5), range(300), rng=unused)
+    assert won == pytest.approx(2.0**-299, rel=1e-9)
+    # prompts of 1 to 4 pairs, few enough to write all patterns down
+    ids = np.repeat(np.arange(12), rng.integers(1, 5, 12))
+    gaps = rng.choice([-0.5, 0.0, 0.5], len(ids), p=[0.2, 0.3, 0.5])
+    means = np.array([gaps[ids == n].mean() for n in range(12)])
+    signs = np.array(np.meshgrid(*[[-1, 1]] * 12)).reshape(12, -1)
+    share = np.mean(np.abs(means @ signs) >= abs(means.sum()) - 1e-9)
+    assert sign_flip_test(gaps, ids, rng=unused) == pytest.approx(share, rel=1e-12)
+    assert unused.random() == np.random.default_rng(0).random()  # nothing was drawn
 
 
 def test_mcnemar_looks_at_the_items_where_one_failed() -> None:

@@ -103,9 +103,9 @@ def _ratings(facts: EvaluationFacts, maker: Maker) -> list[Block]:
         maker.table(
             f"Ratings on {axis}",
             "Davidson's model with ties and an order effect, clustered by prompt; log-odds scale, "
-            "zero is the mean of a group. A model that never lost has a bound, not a number. "
-            "Models of different groups never met, directly or through others, and cannot be "
-            "compared.",
+            "zero is the mean of a group. A model that never lost has a bound, not a number; "
+            "one that met the others on a single prompt has neither. Models of different groups "
+            "never met, directly or through others, and cannot be compared.",
             ["model", "rating", "rank", "cannot be told apart within", "group"],
             rows,
             source=facts.source,
@@ -193,7 +193,8 @@ def _table(
     return maker.table(
         title,
         "Ties and flips count half; the interval is Wilson's with the effective number of pairs, "
-        f"clustered by prompt; p is the exact sign test over prompts. {adjusted}{bounds}{judge}",
+        "clustered by prompt; p tests this rate: how often it would lie as far from one half if "
+        f"each prompt favoured either model by as much. {adjusted}{bounds}{judge}",
         [
             "first",
             "second",

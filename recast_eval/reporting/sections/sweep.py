@@ -142,8 +142,9 @@ def _matched(found: Sequence[Match], maker: Maker, source: str) -> Block:
     return maker.table(
         "Matched pairs: same budget, same seed",
         "The run is the unit. Wins, ties and losses over matched pairs with the exact sign test, "
-        "adjusted by Holm over this table; the interval is Student's over pairs. 'Unmatched' are "
-        "runs without a partner of the same budget and seed.",
+        "adjusted by Holm over this table; the interval is Student's over pairs; both must point "
+        "one way to tell methods apart. 'Unmatched' are runs without a partner of the same budget "
+        "and seed.",
         [
             "pair",
             "score",
