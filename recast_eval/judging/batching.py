@@ -11,9 +11,10 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from recast_eval.errors import DataError
 from recast_eval.judging.asking import Asker
+from recast_eval.judging.money import call_tokens
 from recast_eval.judging.pairs import ImageSet, make_pairs
 from recast_eval.judging.pictures import Vault
-from recast_eval.judging.planning import Plan, Planner, Question
+from recast_eval.judging.planning import Plan, Planner, Question, text_tokens
 from recast_eval.judging.store import CallRow, ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, TransportError, read_completion
 
@@ -143,6 +144,20 @@ def _line(question: Question, body: dict[str, Any]) -> bytes:
         "body": body,
     }
     return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def written_tokens(spec: Spec, out: Path) -> tuple[int, int]:
+    """(input, output) tokens that the request files of a judge may take at most, by estimate."""
+    sent = made = 0
+    for path in sorted(batch_folder(out, spec).glob("requests-*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                content = json.loads(line)["body"]["messages"][0]["content"]
+                parts = [{"text": content}] if isinstance(content, str) else content
+                text = text_tokens("\n".join(part.get("text", "") for part in parts))
+                tokens = call_tokens(spec.card, text)
+                sent, made = sent + tokens[0], made + tokens[1]
+    return sent, made
 
 
 async def submit(spec: Spec, store: ReplyStore, out: Path, client: BatchClient) -> list[str]:

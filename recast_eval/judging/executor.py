@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Answered, Asker, not_asked, ours
 from recast_eval.judging.cards import Price
 from recast_eval.judging.limits import Budget, Limiter
-from recast_eval.judging.money import most_cost, most_tokens
+from recast_eval.judging.money import Bound, cap_problem
 from recast_eval.judging.pairs import Pair
 from recast_eval.judging.pictures import Vault
 from recast_eval.judging.planning import Facts, Plan, Planner, Question
@@ -91,8 +92,14 @@ async def run_judge(
     """Ask what is not known yet, and leave every question in a final state.
 
     Raises:
-        ConfigError: The endpoint cannot serve this judge; nothing was asked.
+        ConfigError: The endpoint cannot serve this judge, or a cost cap cannot be kept; nothing
+            was asked.
     """
+    problems = cap_problem(options.max_cost)
+    if options.max_cost is not None and (options.price or spec.card.prices.get(spec.model)) is None:
+        problems.append(f"a cost cap needs a price for {spec.model}")
+    if problems:
+        raise ConfigError(problems)
     store.register(spec)
     run = store.begin(spec.spec)
     vault = Vault(spec.card.images, store, cache_bytes=options.cache_bytes)
@@ -100,6 +107,7 @@ async def run_judge(
     plan = await asyncio.to_thread(planner.plan, pairs, run)
     options.on_planned(plan)
     report = RunReport(plan, lost=run.lost, runs=(run.run, *run.trusted))
+    report.spent = store.spent(report.runs).known
     if plan.pending:
         session = _Session(spec, planner, vault, store, transport, options, run, report)
         try:
@@ -129,7 +137,8 @@ class _Session:
         self.options, self.run, self.report = options, run, report
         self.price = options.price or spec.card.prices.get(spec.model)
         self.limiter = Limiter(options.concurrency)
-        self.budget = Budget(options.max_cost, spent=store.spent(report.runs))
+        self.bound = Bound(spec.card, self.price)
+        self.budget = Budget(options.max_cost, spent=self._spent_before())
         self.asker = Asker(
             spec.card, spec.model, transport, vault, self.limiter, options.policy, self.price
         )
@@ -139,22 +148,27 @@ class _Session:
         self._unanswered = 0
         self._todo: asyncio.Queue[Question | None] = asyncio.Queue(options.concurrency)
 
+    def _spent_before(self) -> float:
+        """US dollars of the runs that this one goes on with; unknown as what may be set aside."""
+        before, longest = self.store.spent(self.report.runs), self.report.plan.longest
+        unknown = before.untold * self.bound.question(longest)
+        return before.known + unknown + before.lost * self.bound.call(longest)
+
     async def ask_all(self) -> None:
         """Feed, ask and write until every pending question has a final row."""
         writer = asyncio.create_task(self._write())
         workers: list[asyncio.Task[None]] = []
         try:
             deferred: list[tuple[Pair, int, int]] = []
-            started = False
             for chunk in _chunks(self.report.plan.pending, max(16, 2 * self.options.concurrency)):
                 questions, busy = await asyncio.to_thread(self._claim, chunk)
                 deferred += busy
-                if questions and not started:
-                    await self._one(questions.pop(0))  # steps down alone, before the crowd comes
-                    started = True
-                    workers = [
-                        asyncio.create_task(self._work()) for _ in range(self.options.concurrency)
-                    ]
+                while questions and not workers:
+                    # Steps down alone, before the crowd comes; under a cap, until it is known
+                    # what the pictures take.
+                    await self._one(questions.pop(0))
+                    if self.budget.cap is None or self.bound.heard:
+                        workers = self._crowd()
                 for question in questions:
                     await self._todo.put(question)
             for _ in workers:
@@ -171,6 +185,9 @@ class _Session:
             self._closing = True
             await writer
             self.report.spent, self.report.peak = self.budget.spent, self.limiter.peak
+
+    def _crowd(self) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self._work()) for _ in range(self.options.concurrency)]
 
     def _claim(
         self, chunk: list[tuple[Pair, int, int]]
@@ -206,18 +223,28 @@ class _Session:
 
     async def _one(self, question: Question) -> None:
         """One item, isolated: whatever happens to it, the run goes on."""
-        if self.report.stopped:
-            self._rows.append(not_asked(question.key, "transport", self.report.stopped))
-            return
-        most = most_cost(most_tokens(self.spec.card, question.message.text(("", ""))), self.price)
-        if not self.budget.reserve(most):
-            detail = f"the cost cap of {self.options.max_cost} USD is reached"
-            self._rows.append(not_asked(question.key, "budget", detail))
-            return
+        words = question.text_tokens
+        while True:
+            most = self.bound.question(words)
+            if self.report.stopped:
+                self._rows.append(not_asked(question.key, "transport", self.report.stopped))
+                return
+            if self.budget.reserve(most):
+                break
+            if not await self.budget.freed():  # what the others leave over may be enough
+                detail = f"the cost cap of {self.options.max_cost} USD is reached"
+                self._rows.append(not_asked(question.key, "budget", detail))
+                return
         self.report.asked += 1
         cost: float | None = None
+
+        def emit(row: CallRow) -> None:
+            if row.reply is not None:
+                self.bound.learn(row.usage, words)
+            self._rows.append(row)
+
         try:
-            answer = await self.asker.ask(question, self._rows.append)
+            answer = await self.asker.ask(question, emit)
             cost = answer.cost
             self._mind(answer)
             self.options.on_answer(answer)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from recast_eval.errors import DataError
 from recast_eval.judging.cards import JudgeCard
@@ -15,6 +15,11 @@ from recast_eval.judging.pictures import Checked, Vault
 from recast_eval.judging.prompting import Message, render
 from recast_eval.judging.store import PAID, AskRow, ReplyStore, Run, Spec
 from recast_eval.records import digest
+
+CHARACTERS_PER_TOKEN: Final = 3.0
+"""Cautious for English."""
+TOKENS_PER_SIGN: Final = 2.0
+"""Cautious for what is not ASCII: Chinese, emoji."""
 
 Facts = Callable[[Pair, Picture], str]
 """Describes a picture in words, for a judge that reads text only."""
@@ -30,6 +35,17 @@ class Question:
     level: int
     prompt: str
 
+    @property
+    def text_tokens(self) -> int:
+        """Of the message without its pictures, by estimate."""
+        return text_tokens(self.message.text(("", "")))
+
+
+def text_tokens(text: str) -> int:
+    """Tokens that a text takes at most, by estimate."""
+    plain = len(text.encode("ascii", "ignore"))
+    return round(plain / CHARACTERS_PER_TOKEN + (len(text) - plain) * TOKENS_PER_SIGN)
+
 
 @dataclass(slots=True)
 class Plan:
@@ -43,6 +59,8 @@ class Plan:
     """Pictures that cannot be shown: missing or damaged."""
     sizes: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Model -> sizes of its files."""
+    longest: int = 0
+    """Tokens of text of the longest question, settled ones too."""
     pending: list[tuple[Pair, int, int]] = field(default_factory=list)
     """(pair, repeat, ordinal) of the questions to ask."""
 
@@ -156,6 +174,7 @@ class Planner:
             if question is None:
                 continue
             found.questions += 1
+            found.longest = max(found.longest, question.text_tokens)
             if question.key in seen or (not fresh and self.settled(question, run)):
                 found.settled += 1
             else:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from recast_eval.judging.records import Usage
 from recast_eval.judging.store_claims import Run
@@ -32,6 +32,17 @@ class CallRow:
     model: str = ""
     seconds: float = 0.0
     at: float = 0.0
+
+
+class Spent(NamedTuple):
+    """Money of some runs. Unknown is not zero."""
+
+    known: float
+    """US dollars."""
+    untold: int
+    """Calls that ended without a word on their cost."""
+    lost: int
+    """Calls that were on their way when a process died, at most."""
 
 
 class CallLog(StoreFile):
@@ -109,9 +120,23 @@ class CallLog(StoreFile):
             values,
         )
 
-    def spent(self, runs: Sequence[str]) -> float:
-        """US dollars known to be spent by these runs."""
-        found = 0.0
-        for usage, _, _, _, count in self.spent_rows(runs):
-            found += (json.loads(usage).get("cost_usd") or 0.0) * count
-        return found
+    def spent(self, runs: Sequence[str]) -> Spent:
+        """What these runs have spent, and how much of it is not known."""
+        names = ",".join("?" * len(runs))
+        rows = self._rows(
+            "SELECT usage, SUM(final OR reply IS NOT NULL), COUNT(*) FROM calls "  # noqa: S608
+            f"WHERE seconds > 0 AND run IN ({names}) GROUP BY usage",
+            runs,
+        )
+        known, untold = 0.0, 0
+        for usage, ended, count in rows:
+            cost = json.loads(usage).get("cost_usd")
+            if cost is None:
+                untold += ended
+            else:
+                known += cost * count
+        lost = self._rows(
+            f"SELECT COALESCE(SUM(lost), 0) FROM runs WHERE run IN ({names})",  # noqa: S608
+            runs,
+        )
+        return Spent(known, untold, lost[0][0])

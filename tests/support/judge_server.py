@@ -77,6 +77,8 @@ class Script:
     html: float = 0.0
     no_choices: float = 0.0
     usage: bool = True
+    tokens: tuple[int, int] = (1000, 50)
+    """(input, output) that each reply says it took."""
     reject: dict[str, str] = field(default_factory=dict)
     """Key of the request -> message of a 400."""
     one_image: bool = False
@@ -246,7 +248,7 @@ class JudgeServer:
             "object": "chat.completion",
             "model": question.body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-            "usage": _usage() if script.usage else None,
+            "usage": _usage(*script.tokens) if script.usage else None,
         }
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         payload = json.dumps(data).encode()
@@ -301,7 +303,7 @@ class JudgeServer:
         text = json.dumps({"ticket": nonce[1] if nonce else ""} | self.script.verdict(question))
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": text}}
         self.delivered[question.digest] += 1
-        body = {"model": "mock", "choices": [choice], "usage": _usage()}
+        body = {"model": "mock", "choices": [choice], "usage": _usage(*self.script.tokens)}
         return {
             "custom_id": row["custom_id"],
             "response": {"status_code": 200, "body": body},
@@ -309,11 +311,11 @@ class JudgeServer:
         }
 
 
-def _usage() -> dict[str, Any]:
+def _usage(sent: int, made: int) -> dict[str, Any]:
     return {
-        "prompt_tokens": 1000,
-        "completion_tokens": 50,
-        "total_tokens": 1050,
+        "prompt_tokens": sent,
+        "completion_tokens": made,
+        "total_tokens": sent + made,
         "completion_tokens_details": {"reasoning_tokens": 10},
     }
 
