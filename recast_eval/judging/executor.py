@@ -4,11 +4,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from recast_eval.errors import ConfigError
+from recast_eval.errors import ConfigError, DataError
 from recast_eval.judging.asking import Answered, Asker, not_asked, ours
 from recast_eval.judging.cards import Price
 from recast_eval.judging.limits import Budget, Limiter
@@ -155,8 +156,25 @@ class _Session:
         return before.known + unknown + before.lost * self.bound.call(longest)
 
     async def ask_all(self) -> None:
-        """Feed, ask and write until every pending question has a final row."""
+        """Ask and write until every pending question has a final row.
+
+        Raises:
+            DataError: The store cannot be written: asking ends at once, nothing more is paid for.
+        """
         writer = asyncio.create_task(self._write())
+        asking = asyncio.create_task(self._ask())
+        try:
+            await asyncio.wait({writer, asking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            self.report.spent, self.report.peak = self.budget.spent, self.limiter.peak
+            self._closing = True
+            await self._written(writer)
+        await asking  # its own error, if it ended by one
+
+    async def _ask(self) -> None:
+        """Feed the workers, and wait for them."""
         workers: list[asyncio.Task[None]] = []
         try:
             deferred: list[tuple[Pair, int, int]] = []
@@ -181,10 +199,6 @@ class _Session:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             raise
-        finally:
-            self._closing = True
-            await writer
-            self.report.spent, self.report.peak = self.budget.spent, self.limiter.peak
 
     def _crowd(self) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(self._work()) for _ in range(self.options.concurrency)]
@@ -269,10 +283,22 @@ class _Session:
         """The one writer: many rows, one transaction."""
         while not (self._closing and not self._rows):
             if self._rows:
-                rows, self._rows[:] = list(self._rows), []
-                await asyncio.to_thread(self.store.write, self.run, rows)
+                await self._flush()
             if not self._closing:
                 await asyncio.sleep(_FLUSH_S)
+
+    async def _flush(self) -> None:
+        rows = list(self._rows)
+        await asyncio.to_thread(self.store.write, self.run, rows)
+        del self._rows[: len(rows)]  # only now: what could not be written is still there
+
+    async def _written(self, writer: asyncio.Task[None]) -> None:
+        try:
+            await writer
+        except DataError:
+            with suppress(DataError):
+                await self._flush()  # it was paid for, and there may be room again
+            raise
 
 
 def _chunks(items: list[T], size: int) -> Iterator[list[T]]:

@@ -96,15 +96,8 @@ class Claims(StoreFile):
 
     def answered_by_others(self, keys: Sequence[str], run: Run) -> set[str]:
         """Those of the questions that another run has brought to a final state."""
-        found: set[str] = set()
-        with self._lock:
-            for key in keys:
-                row = self._db.execute(
-                    "SELECT 1 FROM calls WHERE key=? AND final=1 AND run<>? LIMIT 1", (key, run.run)
-                ).fetchone()
-                if row:
-                    found.add(key)
-        return found
+        sql = "SELECT 1 FROM calls WHERE key=? AND final=1 AND run<>? LIMIT 1"
+        return {key for key in keys if self._rows(sql, (key, run.run))}
 
     def release(self, keys: Iterable[str]) -> None:
         """Give up claims."""
