@@ -182,22 +182,21 @@ async def submit(spec: Spec, store: ReplyStore, out: Path, client: BatchClient) 
 
 async def collect(spec: Spec, store: ReplyStore, client: BatchClient, read: Reader) -> Collected:
     """Fetch the replies of finished batches into the store."""
-    run = store.begin(spec.spec)
     done = replies = 0
     waiting = []
-    for batch, _ in store.open_batches(spec.spec):
-        state = await client.look(batch)
-        if state.get("status") not in ("completed", "failed", "expired", "cancelled"):
-            waiting.append(f"{batch}: {state.get('status')}")
-            continue
-        for name in ("output_file_id", "error_file_id"):
-            if state.get(name):
-                rows = list(_rows(await client.download(state[name]), read))
-                store.write(run, rows)
-                replies += sum(row.reply is not None for row in rows)
-        store.close_batch(batch)
-        done += 1
-    store.finish(run)
+    with store.running(spec.spec) as run:
+        for batch, _ in store.open_batches(spec.spec):
+            state = await client.look(batch)
+            if state.get("status") not in ("completed", "failed", "expired", "cancelled"):
+                waiting.append(f"{batch}: {state.get('status')}")
+                continue
+            for name in ("output_file_id", "error_file_id"):
+                if state.get(name):
+                    rows = list(_rows(await client.download(state[name]), read))
+                    store.write(run, rows)
+                    replies += sum(row.reply is not None for row in rows)
+            store.close_batch(batch)
+            done += 1
     return Collected(done, tuple(waiting), replies)
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.judging.asking import Answered, Asker, not_asked, ours
@@ -60,29 +59,6 @@ class RunReport:
     runs: tuple[str, ...] = ()
 
 
-def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also where a loop is running already (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    box: list[T] = []
-    fault: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            box.append(asyncio.run(work))
-        except BaseException as error:
-            fault.append(error)
-
-    thread = threading.Thread(target=target, name="judging")
-    thread.start()
-    thread.join()
-    if fault:
-        raise fault[0]
-    return box[0]
-
-
 async def run_judge(
     spec: Spec,
     pairs: Iterable[Pair],
@@ -102,7 +78,18 @@ async def run_judge(
     if problems:
         raise ConfigError(problems)
     store.register(spec)
-    run = store.begin(spec.spec)
+    with store.running(spec.spec) as run:
+        return await _run(spec, pairs, store, transport, options, run)
+
+
+async def _run(
+    spec: Spec,
+    pairs: Iterable[Pair],
+    store: ReplyStore,
+    transport: Transport,
+    options: Options,
+    run: Run,
+) -> RunReport:
     vault = Vault(spec.card.images, store, cache_bytes=options.cache_bytes)
     planner = Planner(spec, vault, store, options.facts)
     plan = await asyncio.to_thread(planner.plan, pairs, run)
@@ -116,7 +103,6 @@ async def run_judge(
         except Unreachable as error:
             report.stopped = str(error)
         await session.ask_all()
-    store.finish(run)
     return report
 
 
@@ -224,11 +210,16 @@ class _Session:
 
     async def _wait_for_others(self, deferred: list[tuple[Pair, int, int]]) -> None:
         """Questions that another live process was asking: see whether it did, else ask."""
+        said = False
         while deferred:
             questions, deferred = await asyncio.to_thread(self._claim, deferred)
             for question in questions:
                 await self._one(question)
             if deferred:
+                if not said:
+                    holders = self.store.holders([self.planner.question(*d).key for d in deferred])
+                    log.warning("waiting for %s", "; ".join(holders) or "another process")
+                    said = True
                 await asyncio.sleep(0.5)
 
     async def _work(self) -> None:
@@ -250,6 +241,7 @@ class _Session:
                 self._rows.append(not_asked(question.key, "budget", detail))
                 return
         self.report.asked += 1
+        self.run.on_way.add(question.key)
         cost: float | None = None
 
         def emit(row: CallRow) -> None:
@@ -267,6 +259,7 @@ class _Session:
             self._rows.append(ours(question.key, error))
         finally:
             self.budget.settle(most, cost)
+        self.run.on_way.discard(question.key)  # not reached by an interrupt: it may be paid for
 
     def _mind(self, answer: Answered) -> None:
         """Give up on an endpoint that answers nothing more."""

@@ -10,9 +10,10 @@ from typing import Final
 
 from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Asker
+from recast_eval.judging.blocking import run_blocking
 from recast_eval.judging.cards import JudgeCard, Price, amended, load_card
 from recast_eval.judging.derive import Tally, write_verdicts
-from recast_eval.judging.executor import Options, RunReport, run_blocking, run_judge
+from recast_eval.judging.executor import Options, RunReport, run_judge
 from recast_eval.judging.limits import Limiter
 from recast_eval.judging.money import (
     Estimate,
