@@ -4,6 +4,7 @@ Same questions, same store, same records as calls; only the way to the model dif
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ Reader = Callable[[str, CallRow], CallRow]
 MAX_REQUESTS: Final = 50_000
 MAX_BYTES: Final = 180_000_000
 """Below the 200 MB of the API."""
+_CUSTOM_ID: Final = re.compile(rb'\{"custom_id": "([^"]+)"')
+"""A line without its pictures: the name stands first."""
 
 
 class BatchClient(Protocol):
@@ -109,7 +112,7 @@ async def write_requests(
         The plan, and the files.
     """
     store.register(spec)
-    planner = Planner(spec, vault, store)
+    planner = Planner(spec, vault, store, elsewhere=submitted_keys(spec, store, out))
     plan = planner.plan(make_pairs(sets), Run("", []))
     folder = batch_folder(out, spec)
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,6 +147,19 @@ def _line(question: Question, body: dict[str, Any]) -> bytes:
         "body": body,
     }
     return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def submitted_keys(spec: Spec, store: ReplyStore, out: Path) -> frozenset[str]:
+    """Questions in batches that were submitted and not collected yet."""
+    folder = batch_folder(out, spec)
+    found: set[str] = set()
+    for batch, _ in store.open_batches(spec.spec):
+        path = folder / f"submitted-{batch}.jsonl"
+        if path.is_file():
+            with path.open("rb") as file:
+                names = (_CUSTOM_ID.match(line) for line in file)
+                found.update(name[1].decode() for name in names if name)
+    return frozenset(found)
 
 
 def written_tokens(spec: Spec, out: Path) -> tuple[int, int]:

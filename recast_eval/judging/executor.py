@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -97,6 +97,13 @@ async def _run(
     report = RunReport(plan, lost=run.lost, runs=(run.run, *run.trusted))
     report.spent = store.spent(report.runs).known
     if plan.pending:
+        if waiting := store.open_batches(spec.spec):
+            log.warning(
+                "%s: %d batches are not collected; what they hold is asked and paid again: "
+                "run --batch collect first",
+                spec.judge,
+                len(waiting),
+            )
         session = _Session(spec, planner, vault, store, transport, options, run, report)
         try:
             await look_at(transport, spec.model)
@@ -196,6 +203,7 @@ class _Session:
         questions = [self.planner.question(*item) for item in chunk]
         got = self.store.claim([q.key for q in questions], self.run, self.lease)
         told = self.store.answered_by_others(sorted(got), self.run)
+        turns = self.store.turns(sorted(got))
         mine, busy, done = [], [], []
         for item, question in zip(chunk, questions, strict=True):
             if question.key not in got:
@@ -203,7 +211,7 @@ class _Session:
             elif question.key in told and self.planner.settled(question, self.run):
                 done.append(question.key)  # another process finished it since we planned
             else:
-                mine.append(question)
+                mine.append(replace(question, turn=turns.get(question.key, 0)))
         if done:
             self.store.release(done)
         return mine, busy

@@ -1,7 +1,7 @@
 """From pairs to questions: pictures checked and messages rendered before anything is paid."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -34,6 +34,8 @@ class Question:
     images: tuple[Checked, ...]
     level: int
     prompt: str
+    turn: int = 0
+    """How often it was asked to an end before, in earlier runs."""
 
     @property
     def text_tokens(self) -> int:
@@ -59,6 +61,8 @@ class Plan:
     """Pictures that cannot be shown: missing or damaged."""
     sizes: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Model -> sizes of its files."""
+    waiting: int = 0
+    """Questions whose reply is to come another way: they are in a submitted batch."""
     longest: int = 0
     """Tokens of text of the longest question, settled ones too."""
     pending: list[tuple[Pair, int, int]] = field(default_factory=list)
@@ -84,11 +88,18 @@ class Planner:
         vault: Pictures.
         store: Replies.
         facts: For a card with layout ``none``.
+        elsewhere: Keys of questions that are being asked another way: not to be asked.
     """
 
     def __init__(
-        self, spec: Spec, vault: Vault, store: ReplyStore, facts: Facts | None = None
+        self,
+        spec: Spec,
+        vault: Vault,
+        store: ReplyStore,
+        facts: Facts | None = None,
+        elsewhere: Collection[str] = (),
     ) -> None:
+        self._elsewhere = elsewhere
         self.spec, self._vault, self._store, self._facts = spec, vault, store, facts
         self._checked: dict[tuple[str, str], Checked | str] = {}
 
@@ -177,6 +188,8 @@ class Planner:
             found.longest = max(found.longest, question.text_tokens)
             if question.key in seen or (not fresh and self.settled(question, run)):
                 found.settled += 1
+            elif question.key in self._elsewhere:
+                found.waiting += 1
             else:
                 found.pending.append((pair, repeat, ordinal))
             seen.add(question.key)

@@ -107,6 +107,12 @@ class CallLog(StoreFile):
             for r in rows
         ]
 
+    def turns(self, keys: Sequence[str]) -> dict[str, int]:
+        """How often each question was asked to an end; those never asked are left out."""
+        sql = "SELECT COUNT(*) FROM calls WHERE key=? AND final=1 AND seconds > 0"
+        found = {key: int(self._rows(sql, (key,))[0][0]) for key in keys}
+        return {key: count for key, count in found.items() if count}
+
     def spent_rows(self, runs: Sequence[str] | None = None) -> list[tuple[str, str, str, str, int]]:
         """(usage, model, state, spec, count) groups of calls, for the ledger."""
         where = "WHERE calls.seconds > 0"  # the others were never sent

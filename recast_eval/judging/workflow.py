@@ -170,13 +170,25 @@ def find_endpoint(
     return Endpoint(checked_url(url), model, names.api_key_env)
 
 
-def estimate(bench: Bench, out: Path, price: Price | None) -> list[Estimate]:
-    """Plan without asking, for each judge."""
+def estimate(
+    bench: Bench, out: Path, price: Price | None, *, batched: bool = False
+) -> list[Estimate]:
+    """Plan without asking, for each judge.
+
+    Args:
+        bench: Who and what.
+        out: Folder of the evaluation.
+        price: US dollars for a million tokens, if not as on the card.
+        batched: Whether to leave out what a submitted batch is to bring.
+    """
+    from recast_eval.judging.batching import submitted_keys
+
     found = []
     with _store_to_look_at(out) as store:
         for seat in bench.seats():
             spec, card = seat.spec, seat.card
-            planner = Planner(spec, Vault(card.images, store), store)
+            waiting = submitted_keys(spec, store, out) if batched else ()
+            planner = Planner(spec, Vault(card.images, store), store, elsewhere=waiting)
             plan = planner.plan(make_pairs(bench.sets), Run("", []), write=False)
             texts = [planner.question(*item).text_tokens for item in plan.pending]
             rate = price or card.prices.get(spec.model)
@@ -308,7 +320,7 @@ def _check_batch_cost(action: str, bench: Bench, out: Path, options: Options) ->
         return
     check_bench(bench, options.max_cost, options.price)
     if action == "write":
-        most = sum(row.once for row in estimate(bench, out, options.price))
+        most = sum(row.once for row in estimate(bench, out, options.price, batched=True))
     else:
         most = sum(
             most_cost(
@@ -345,7 +357,8 @@ async def _batch(
     try:
         if action == "write":
             plan, files = await batching.write_requests(spec, bench.sets, store, out, asker, vault)
-            return [f"{spec.judge}: {len(plan.pending)} requests in {len(files)} files"]
+            waiting = f", {plan.waiting} wait in submitted batches" if plan.waiting else ""
+            return [f"{spec.judge}: {len(plan.pending)} requests in {len(files)} files{waiting}"]
         client = batching.OpenAIBatch(transport)
         if action == "submit":
             started = await batching.submit(spec, store, out, client)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import recast_eval.commands
 from recast_eval.console import build_app
-from recast_eval.errors import ConfigError
+from recast_eval.errors import ConfigError, DataError
 from recast_eval.judging.cards import Price, load_card
 from recast_eval.judging.executor import Options
 from recast_eval.judging.workflow import STORE, Bench, Endpoint, batch, estimate, judge
@@ -126,3 +126,39 @@ def test_null_tests_share_one_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert 0 < (server.calls - before) * 1050 / 1e6 <= 0.02
         assert status(*ask, "--max-cost", "1", "--price", "1,1") == 0
         assert server.calls == before + 8 + 16
+
+
+def test_a_reply_that_was_no_verdict_is_not_given_again(world: World) -> None:
+    """By a server that honours idempotency keys."""
+    with JudgeServer(Script(honours_keys=True, malformed=1.0)) as server:
+        world.run(server, out="keys")
+        assert world.states("keys") == {"no_verdict": 10}
+        server.script.malformed = 0.0
+        world.run(server, out="keys")
+        assert server.calls == 40
+    assert world.states("keys") == {"win": 10}
+
+
+def test_a_request_that_stepped_down_has_another_key(world: World) -> None:
+    with JudgeServer(Script(reject={"temperature": ""})) as server:
+        world.run(server, out="steps")
+        assert server.calls == 20
+        assert len(set(server.keys)) == len(server.keys) == 21
+
+
+def test_what_is_in_a_submitted_batch_is_not_written_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = world.root / "twice"
+    with JudgeServer() as server:
+        bench = bench_of(world, server)
+        batch("write", bench, out, Options())
+        batch("submit", bench, out, Options())
+        said, _ = batch("write", bench, out, Options(max_cost=0.0, price=RATE))
+        assert said == ["pairwise-v1@mock: 0 requests in 0 files, 20 wait in submitted batches"]
+        with pytest.raises(DataError, match="no request files"):
+            batch("submit", bench, out, Options())
+        assert server.calls == 20
+        judge(bench, out, Options())
+        assert "run --batch collect first" in caplog.text
+        batch("collect", bench, out, Options())

@@ -76,6 +76,8 @@ class Script:
     """The first time only, unless the budget is raised."""
     html: float = 0.0
     no_choices: float = 0.0
+    honours_keys: bool = False
+    """The same Idempotency-Key gets the same reply, for nothing."""
     usage: bool = True
     tokens: tuple[int, int] = (1000, 50)
     """(input, output) that each reply says it took."""
@@ -103,6 +105,9 @@ class JudgeServer:
         """Question -> replies delivered whole for the first time under their key."""
         self.delivered: Counter[str] = Counter()
         """Question -> replies delivered whole."""
+        self.keys: list[str] = []
+        """Idempotency keys in the order that they came, rejected requests too."""
+        self._kept: dict[str, bytes] = {}
         self.bodies: list[dict[str, Any]] = []
         self.keep_bodies = False
         self.in_flight = self.peak = 0
@@ -168,6 +173,10 @@ class JudgeServer:
         body = json.loads(await request.read())
         if self.keep_bodies:
             self.bodies.append(body)
+        self.keys.append(request.headers.get("Idempotency-Key", ""))
+        if self.script.honours_keys and self.keys[-1] in self._kept:
+            body = self._kept[self.keys[-1]]
+            return web.Response(body=body, content_type="application/json")
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
@@ -252,6 +261,7 @@ class JudgeServer:
         }
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         payload = json.dumps(data).encode()
+        self._kept[request.headers.get("Idempotency-Key", "")] = payload
         response.content_length = len(payload)
         await response.prepare(request)
         if script.trickle_s:
