@@ -4,6 +4,7 @@ Same questions, same store, same records as calls; only the way to the model dif
 """
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from recast_eval.judging.pictures import Vault
 from recast_eval.judging.planning import Plan, Planner, Question, text_tokens
 from recast_eval.judging.store import CallRow, ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, TransportError, read_completion
+
+log = logging.getLogger(__name__)
 
 Reader = Callable[[str, CallRow], CallRow]
 """Gives the row of a question's reply its state."""
@@ -216,13 +219,29 @@ async def collect(spec: Spec, store: ReplyStore, client: BatchClient, read: Read
     return Collected(done, tuple(waiting), replies)
 
 
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """A line of replies; None if it is none. One odd line must not hold up all the others."""
+
+    def whole(digits: str) -> int | float:
+        return int(digits) if len(digits) < 400 else float(digits)  # Python refuses 4300 digits
+
+    try:
+        row = json.loads(line, parse_int=whole)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
 def _rows(data: bytes, read: Reader) -> Iterator[CallRow]:
     for line in data.split(b"\n"):
         if not line.strip():
             continue
-        row = json.loads(line)
+        row = _parsed(line)
+        if row is None:
+            log.warning("a line of the batch's replies cannot be read: %.80r", line)
+            continue
         key = str(row.get("custom_id"))
-        response = row.get("response") or {}
+        response = row["response"] if isinstance(row.get("response"), dict) else {}
         failed = CallRow(key=key, state="transport", final=True, seconds=1e-6)
         if response.get("status_code") != 200:
             said = json.dumps(row.get("error") or response.get("body"))[:300]

@@ -34,6 +34,11 @@ class CallRow:
     at: float = 0.0
 
 
+def _storable(text: str | None) -> str | None:
+    """A reply cut short may end in half a character, which no file takes: a question mark."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
 class Spent(NamedTuple):
     """Money of some runs. Unknown is not zero."""
 
@@ -61,13 +66,13 @@ class CallLog(StoreFile):
                         c.at or time.time(),
                         c.state,
                         int(c.final),
-                        c.detail,
-                        c.reply,
-                        c.finish,
-                        c.refusal,
+                        _storable(c.detail),
+                        _storable(c.reply),
+                        _storable(c.finish),
+                        _storable(c.refusal),
                         c.usage.model_dump_json(exclude_none=True),
                         json.dumps(c.mode, sort_keys=True),
-                        c.model,
+                        _storable(c.model),
                         c.seconds,
                     )
                     for c in calls

@@ -308,7 +308,10 @@ def batch(
         ]
         for spec in bench.juries():
             store.register(spec)
-        tally = write_verdicts(store, out / VERDICTS) if action == "collect" else None
+        if action != "collect":
+            return said, None
+        tally = write_verdicts(store, out / VERDICTS)
+        write_json(out / LEDGER, ledger_of(store))
     return said, tally
 
 

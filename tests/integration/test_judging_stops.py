@@ -1,6 +1,7 @@
 """Runs that end badly: a full disk, an interrupt, a dead process. Little is paid, nothing waits."""
 
 import asyncio
+import json
 import os
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from support.judge_server import JudgeServer, Script
@@ -21,9 +23,10 @@ from recast_eval.judging.cards import load_card
 from recast_eval.judging.executor import Options, run_judge
 from recast_eval.judging.pairs import make_pairs
 from recast_eval.judging.planning import Plan, spec_of
-from recast_eval.judging.store import ReplyStore
+from recast_eval.judging.reading import read_call
+from recast_eval.judging.store import CallRow, ReplyStore
 from recast_eval.judging.transport import OpenAITransport
-from recast_eval.judging.workflow import STORE, Bench, Endpoint, Judged, judge
+from recast_eval.judging.workflow import STORE, Bench, Endpoint, Judged, batch, judge
 
 
 @pytest.fixture
@@ -137,3 +140,63 @@ def test_who_is_waited_for_is_said_once(world: World, caplog: pytest.LogCaptureF
     said = [r.getMessage() for r in caplog.records if "waiting for" in r.getMessage()]
     assert 1 <= len(said) <= 2
     assert all(f"process {os.getpid()}, which is asking" in line for line in said)
+
+
+HUGE = "1" * 5000
+ODD = {
+    "a number of 5000 digits": f'{{"overall": {HUGE}}}',
+    "a strength of 400 digits": '{"overall": "A", "faithfulness": "A", "aesthetics": "A", '
+    f'"strength": {HUGE[:400]}}}',
+    "half a character": "I prefer the first \ud83d",
+    "half a pair in JSON": '{"overall": "\udc00", "reason": "\ud83d"}',
+    "nested too deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_a_reply_holds_it_is_kept(tmp_path: Path, name: str) -> None:
+    """It is paid for: in the store, in the ledger, and no fault of ours."""
+    world = World.make(tmp_path, prompts=2)
+    with JudgeServer(Script(replay=lambda question: ODD[name])) as server:
+        done = world.run(server)
+        world.run(server)  # reads what is there
+    assert "internal" not in world.states()
+    assert done.ledger.replies == done.ledger.calls == 4
+    with sqlite3.connect(world.root / "out" / STORE) as db:
+        (kept,) = db.execute("SELECT COUNT(*) FROM calls WHERE reply IS NOT NULL").fetchone()
+    db.close()
+    assert kept == server.calls
+
+
+def test_one_odd_line_does_not_hold_up_a_batch(tmp_path: Path) -> None:
+    world = World.make(tmp_path, prompts=4)
+    out = tmp_path / "out"
+    with JudgeServer() as server:
+        endpoint = Endpoint(server.url, "mock", "RECAST_TEST_NO_KEY")
+        bench = Bench((load_card("pairwise-v1"),), endpoint, world.sets)
+        batch("write", bench, out, Options())
+        batch("submit", bench, out, Options())
+        lines = server.files["out-0"].splitlines()
+        row = json.loads(lines[0])
+        row["response"]["body"]["choices"][0]["message"]["content"] = f'{{"overall": {HUGE}}}'
+        lines[0] = json.dumps(row).encode()  # the orders of one pair follow each other
+        lines[1] = lines[1].replace(b'"prompt_tokens": 1000', f'"prompt_tokens": {HUGE}'.encode())
+        lines[2] = lines[2][:-20]
+        lines[4] = b'["not", "a", "row"]'
+        server.files["out-0"] = b"\n".join(lines)
+        batch("collect", bench, out, Options())
+    assert world.states()["win"] == 1
+    with sqlite3.connect(out / STORE) as db:
+        (kept,) = db.execute("SELECT COUNT(*) FROM calls WHERE reply IS NOT NULL").fetchone()
+        (still,) = db.execute("SELECT COUNT(*) FROM batches WHERE collected IS NULL").fetchone()
+    db.close()
+    assert (kept, still) == (6, 0)
+    ledger = json.loads((out / "ledger.json").read_text("utf-8"))
+    assert (ledger["replies"], ledger["untold"]["input_tokens"]) == (6, 1)
+
+
+def test_a_fault_of_the_reader_costs_no_reply() -> None:
+    call = CallRow(key="k", state="ok", final=True, reply="OVERALL: A")
+    read = read_call(load_card("pairwise-v1"), call, prompt=cast(str, 7), nonce=None)
+    assert read.reason == "no_verdict"
+    assert "our reader failed" in read.detail
