@@ -19,14 +19,19 @@ def say_estimate(bench: "Bench", out: Path, rate: "Price | None") -> None:
     rows = estimate(bench, out, rate)
     if not rows:
         typer.echo("the offline jury asks nobody and costs nothing")
-    for spec, plan, (sent, made), cost in rows:
+    for row in rows:
+        spec, plan = row.spec, row.plan
         typer.echo(
             f"{spec.judge}: {plan.pairs} pairs, {plan.questions} questions, {plan.settled} of them "
             f"in the store; to ask {len(plan.pending)}"
         )
         priced = rate or spec.card.prices.get(spec.model)
-        money = f"{cost:.4f} USD" if priced else "unknown cost (no price)"
-        typer.echo(f"  at most about {sent:,} input and {made:,} output tokens: {money}")
+        money = (
+            f"{row.most:.4f} USD ({row.once:.4f} if no reply is cut short)"
+            if priced
+            else "unknown cost (no price)"
+        )
+        typer.echo(f"  at most about {row.sent:,} input and {row.made:,} output tokens: {money}")
         _problems(plan.problems)
     typer.echo("dry run: nothing was asked")
 

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recast_eval.commands import _judge_options as flags
+
 if TYPE_CHECKING:
     from recast_eval.judging.audit_pictures import TextArea
     from recast_eval.judging.audit_records import JudgeAudit
+    from recast_eval.judging.executor import Options
 
 
 def audit(
@@ -24,8 +27,10 @@ def audit(
     model: Annotated[str | None, typer.Option(help="Ask this model instead.")] = None,
     nulls: Annotated[int, typer.Option(help="Pictures per null test.", min=1)] = 20,
     max_cost: Annotated[
-        float | None, typer.Option(help="Hard cap in US dollars for --ask.", min=0)
+        float | None,
+        typer.Option(help="Hard cap in US dollars for --ask; needs a price.", min=0),
     ] = None,
+    price: flags.PriceText = None,
     text: Annotated[
         bool, typer.Option("--text", help="Measure visible text too (needs rapidocr-onnxruntime).")
     ] = False,
@@ -34,11 +39,14 @@ def audit(
     from recast_eval.console import progress
     from recast_eval.judging.audit import AUDIT, picture_paths
     from recast_eval.judging.audit import audit as run
+    from recast_eval.judging.executor import Options
+    from recast_eval.judging.money import read_price
     from recast_eval.records import write_json
 
+    rate = read_price(price)
     reader = _text_area() if text else None
     if ask:
-        _ask(folder, judges or [], base_url, model, nulls, max_cost)
+        _ask(folder, judges or [], base_url, model, nulls, Options(max_cost=max_cost, price=rate))
     with progress() as bar:
         task = bar.add_task("measuring pictures", total=len(picture_paths(folder)))
         found = run(folder, text=reader, on_picture=lambda: bar.advance(task))
@@ -67,12 +75,11 @@ def _ask(
     base_url: str | None,
     model: str | None,
     count: int,
-    max_cost: float | None,
+    options: "Options",
 ) -> None:
     from recast_eval.errors import ConfigError, DataError
     from recast_eval.judging.audit import image_sets
     from recast_eval.judging.audit_null import ask_nulls, judges_to_ask
-    from recast_eval.judging.executor import Options
     from recast_eval.judging.records import VerdictRecord
     from recast_eval.records import read_records
 
@@ -86,7 +93,7 @@ def _ask(
         return
     if not sets:
         raise ConfigError([f"{folder}/images holds no images to ask about"])
-    ask_nulls(folder, sets[0], asked, count, Options(max_cost=max_cost))
+    ask_nulls(folder, sets[0], asked, count, options)
 
 
 def _text_area() -> "TextArea":

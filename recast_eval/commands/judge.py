@@ -10,7 +10,7 @@ from recast_eval.commands._judge_words import say_estimate, say_judged
 
 if TYPE_CHECKING:
     from recast_eval.commands._models import Wanted
-    from recast_eval.judging.cards import JudgeCard, Price
+    from recast_eval.judging.cards import JudgeCard
     from recast_eval.judging.executor import Options
     from recast_eval.judging.workflow import Bench, Endpoint, Judged
 
@@ -39,12 +39,13 @@ def judge(
     """Judge models against each other; run it again to finish what was interrupted."""
     from recast_eval.commands._models import Wanted
     from recast_eval.judging.executor import Options
+    from recast_eval.judging.money import read_price
     from recast_eval.judging.workflow import choose_cards, find_endpoint
 
     del pairwise
     cards = choose_cards(judges or [], has_endpoint=bool(base_url or model), repeats=repeats)
     endpoint = find_endpoint(cards, base_url, model)
-    options = Options(concurrency=concurrency, max_cost=max_cost, price=_price(price))
+    options = Options(concurrency=concurrency, max_cost=max_cost, price=read_price(price))
     jurors = tuple(name.strip() for name in (scorers or "").split(",") if name.strip())
     wanted = Wanted(models, out, prompts, split, limit, images_per_prompt, seed, device, jurors)
     bench, folder = _seat(cards, endpoint, wanted, options, look_only=dry_run)
@@ -73,19 +74,6 @@ def _seat(
     bench = Bench(tuple(cards), endpoint, tuple(sets))
     check_bench(bench, options.max_cost, options.price)
     return bench, folder
-
-
-def _price(text: str | None) -> "Price | None":
-    from recast_eval.errors import ConfigError
-    from recast_eval.judging.cards import Price
-
-    if text is None:
-        return None
-    try:
-        sent, made = (float(part) for part in text.split(","))
-        return Price(input=sent, output=made)
-    except ValueError:
-        raise ConfigError([f"--price {text!r}: must be two numbers, like 2.5,10"]) from None
 
 
 def _judge(bench: "Bench", out: Path, options: "Options") -> None:

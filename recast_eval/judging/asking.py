@@ -20,6 +20,7 @@ from recast_eval.judging.records import Usage
 from recast_eval.judging.retrying import Pauses, RetryPolicy, retrying
 from recast_eval.judging.store import CallRow, ReplyStore, Spec
 from recast_eval.judging.transport import Reply, Transport, TransportError
+from recast_eval.records import digest
 
 log = logging.getLogger(__name__)
 Emit = Callable[[CallRow], None]
@@ -129,7 +130,7 @@ class Asker:
                     async with self.limiter.slot():
                         began = time.perf_counter()
                         reply = await self.transport.complete(
-                            body, key=f"{question.key}-{budget}", timeout_s=self.card.timeout_s
+                            body, key=_name(question, body), timeout_s=self.card.timeout_s
                         )
                 except TransportError as error:
                     error.seconds = time.perf_counter() - began
@@ -222,6 +223,18 @@ class Asker:
         )
         read = read_call(self.card, call, prompt=question.prompt, nonce=question.message.nonce)
         return _with(call, state=read.reason or "ok", detail=read.detail)
+
+
+def _name(question: Question, body: dict[str, Any]) -> str:
+    """Of a request: the same for the same again, another once anything differs.
+
+    A server that honours it would repeat a reply that was no verdict to the next run, or an error
+    to a request that has stepped down.
+    """
+    content = body["messages"][0]["content"]
+    texts = content if isinstance(content, str) else [part.get("text") for part in content]
+    rest = {name: value for name, value in body.items() if name != "messages"}
+    return digest([question.key, question.turn, rest, texts], 32)
 
 
 def _with(call: CallRow, **changes: Any) -> CallRow:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,14 @@ from recast_eval.judging.executor import Options
 from recast_eval.judging.pairs import ImageSet
 from recast_eval.judging.records import VerdictRecord
 from recast_eval.judging.secrets import checked_url, is_loopback, is_openai, origin
-from recast_eval.judging.workflow import KEY_VARIABLE, VERDICTS, Bench, Endpoint, judge
+from recast_eval.judging.workflow import (
+    KEY_VARIABLE,
+    VERDICTS,
+    Bench,
+    Endpoint,
+    check_bench,
+    judge,
+)
 from recast_eval.records import digest, read_records, write_atomic
 
 FOLDER: Final = "audit"
@@ -108,17 +115,32 @@ def ask_nulls(
         images: Of one model.
         asked: Whom.
         count: How many prompts; the choice depends on the prompt ids alone.
-        options: How to run the judge.
+        options: How to run the judges; ``max_cost`` covers all that is asked here.
+
+    Raises:
+        ConfigError: A cost cap cannot be kept.
     """
     out = folder / FOLDER
     keys = sorted(images.records, key=lambda key: digest([key[0], key[1]]))[:count]
     some = ImageSet(images.model, images.folder, {key: images.records[key] for key in keys})
     same = ImageSet(images.model + SAME, images.folder, some.records)
     recoded = _recoded(some, out / "reencoded" / images.folder.name)
-    for one in asked:
-        card, endpoint = load_card(one.card), Endpoint(one.base_url, one.model, one.api_key_env)
-        for copy in (same, recoded):
-            judge(Bench((card,), endpoint, (some, copy)), out, options)
+    benches = [
+        Bench(
+            (load_card(one.card),),
+            Endpoint(one.base_url, one.model, one.api_key_env),
+            (some, copy),
+        )
+        for one in asked
+        for copy in (same, recoded)
+    ]
+    for bench in benches:
+        check_bench(bench, options.max_cost, options.price)
+    left = options.max_cost
+    for bench in benches:
+        done = judge(bench, out, replace(options, max_cost=left))
+        if left is not None:
+            left = max(0.0, left - sum(report.spent for report in done.reports.values()))
 
 
 def _recoded(images: ImageSet, out: Path) -> ImageSet:

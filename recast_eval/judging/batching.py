@@ -4,6 +4,8 @@ Same questions, same store, same records as calls; only the way to the model dif
 """
 
 import json
+import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +13,15 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from recast_eval.errors import DataError
 from recast_eval.judging.asking import Asker
+from recast_eval.judging.money import call_tokens
 from recast_eval.judging.pairs import ImageSet, make_pairs
 from recast_eval.judging.pictures import Vault
-from recast_eval.judging.planning import Plan, Planner, Question
+from recast_eval.judging.planning import Plan, Planner, Question, text_tokens
 from recast_eval.judging.secrets import Scrubber
 from recast_eval.judging.store import CallRow, ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, TransportError, read_completion
+
+log = logging.getLogger(__name__)
 
 Reader = Callable[[str, CallRow], CallRow]
 """Gives the row of a question's reply its state."""
@@ -24,6 +29,8 @@ Reader = Callable[[str, CallRow], CallRow]
 MAX_REQUESTS: Final = 50_000
 MAX_BYTES: Final = 180_000_000
 """Below the 200 MB of the API."""
+_CUSTOM_ID: Final = re.compile(rb'\{"custom_id": "([^"]+)"')
+"""A line without its pictures: the name stands first."""
 
 
 class BatchClient(Protocol):
@@ -113,7 +120,7 @@ async def write_requests(
         The plan, and the files.
     """
     store.register(spec)
-    planner = Planner(spec, vault, store)
+    planner = Planner(spec, vault, store, elsewhere=submitted_keys(spec, store, out))
     plan = planner.plan(make_pairs(sets), Run("", []))
     folder = batch_folder(out, spec)
     folder.mkdir(parents=True, exist_ok=True)
@@ -150,6 +157,33 @@ def _line(question: Question, body: dict[str, Any]) -> bytes:
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
+def submitted_keys(spec: Spec, store: ReplyStore, out: Path) -> frozenset[str]:
+    """Questions in batches that were submitted and not collected yet."""
+    folder = batch_folder(out, spec)
+    found: set[str] = set()
+    for batch, _ in store.open_batches(spec.spec):
+        path = folder / f"submitted-{batch}.jsonl"
+        if path.is_file():
+            with path.open("rb") as file:
+                names = (_CUSTOM_ID.match(line) for line in file)
+                found.update(name[1].decode() for name in names if name)
+    return frozenset(found)
+
+
+def written_tokens(spec: Spec, out: Path) -> tuple[int, int]:
+    """(input, output) tokens that the request files of a judge may take at most, by estimate."""
+    sent = made = 0
+    for path in sorted(batch_folder(out, spec).glob("requests-*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                content = json.loads(line)["body"]["messages"][0]["content"]
+                parts = [{"text": content}] if isinstance(content, str) else content
+                text = text_tokens("\n".join(part.get("text", "") for part in parts))
+                tokens = call_tokens(spec.card, text)
+                sent, made = sent + tokens[0], made + tokens[1]
+    return sent, made
+
+
 async def submit(spec: Spec, store: ReplyStore, out: Path, client: BatchClient) -> list[str]:
     """Send the request files that were written; each once.
 
@@ -172,32 +206,47 @@ async def submit(spec: Spec, store: ReplyStore, out: Path, client: BatchClient) 
 
 async def collect(spec: Spec, store: ReplyStore, client: BatchClient, read: Reader) -> Collected:
     """Fetch the replies of finished batches into the store."""
-    run = store.begin(spec.spec)
     done = replies = 0
     waiting = []
-    for batch, _ in store.open_batches(spec.spec):
-        state = await client.look(batch)
-        if state.get("status") not in ("completed", "failed", "expired", "cancelled"):
-            waiting.append(f"{batch}: {state.get('status')}")
-            continue
-        for name in ("output_file_id", "error_file_id"):
-            if state.get(name):
-                rows = list(_rows(await client.download(state[name]), read, client.scrub))
-                store.write(run, rows)
-                replies += sum(row.reply is not None for row in rows)
-        store.close_batch(batch)
-        done += 1
-    store.finish(run)
+    with store.running(spec.spec) as run:
+        for batch, _ in store.open_batches(spec.spec):
+            state = await client.look(batch)
+            if state.get("status") not in ("completed", "failed", "expired", "cancelled"):
+                waiting.append(f"{batch}: {state.get('status')}")
+                continue
+            for name in ("output_file_id", "error_file_id"):
+                if state.get(name):
+                    rows = list(_rows(await client.download(state[name]), read, client.scrub))
+                    store.write(run, rows)
+                    replies += sum(row.reply is not None for row in rows)
+            store.close_batch(batch)
+            done += 1
     return Collected(done, tuple(waiting), replies)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """A line of replies; None if it is none. One odd line must not hold up all the others."""
+
+    def whole(digits: str) -> int | float:
+        return int(digits) if len(digits) < 400 else float(digits)  # Python refuses 4300 digits
+
+    try:
+        row = json.loads(line, parse_int=whole)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _rows(data: bytes, read: Reader, scrub: Scrubber) -> Iterator[CallRow]:
     for line in data.split(b"\n"):
         if not line.strip():
             continue
-        row = json.loads(line)
+        row = _parsed(line)
+        if row is None:
+            log.warning("a line of the batch's replies cannot be read: %.80r", line)
+            continue
         key = str(row.get("custom_id"))
-        response = row.get("response") or {}
+        response = row["response"] if isinstance(row.get("response"), dict) else {}
         failed = CallRow(key=key, state="transport", final=True, seconds=1e-6)
         if response.get("status_code") != 200:
             said = scrub(json.dumps(scrub.within(row.get("error") or response.get("body"))))[:300]

@@ -101,15 +101,28 @@ class Budget:
         if cap is not None and cap < 0:
             raise ValueError(f"a cost cap must not be negative, got {cap}")
         self.cap, self.spent, self.reserved = cap, spent, 0.0
+        self._open = 0
+        self._freed = asyncio.Event()
 
     def reserve(self, most: float) -> bool:
         """Set money aside; False if the cap does not allow it."""
         if self.cap is not None and self.spent + self.reserved + most > self.cap + 1e-12:
             return False
         self.reserved += most
+        self._open += 1
+        return True
+
+    async def freed(self) -> bool:
+        """Wait until a call has told its cost; False if none is on its way."""
+        if not self._open:
+            return False
+        await self._freed.wait()
         return True
 
     def settle(self, reserved: float, cost: float | None) -> None:
         """Book what it did cost; unknown is booked as what was set aside."""
-        self.reserved -= reserved
+        self._open -= 1
+        self.reserved = self.reserved - reserved if self._open else 0.0
         self.spent += reserved if cost is None else cost
+        self._freed.set()
+        self._freed = asyncio.Event()

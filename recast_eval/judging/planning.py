@@ -1,11 +1,11 @@
 """From pairs to questions: pictures checked and messages rendered before anything is paid."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from recast_eval.errors import DataError
 from recast_eval.judging.cards import JudgeCard
@@ -15,6 +15,11 @@ from recast_eval.judging.pictures import Checked, Vault
 from recast_eval.judging.prompting import Message, render
 from recast_eval.judging.store import PAID, AskRow, ReplyStore, Run, Spec
 from recast_eval.records import digest
+
+CHARACTERS_PER_TOKEN: Final = 3.0
+"""Cautious for English."""
+TOKENS_PER_SIGN: Final = 2.0
+"""Cautious for what is not ASCII: Chinese, emoji."""
 
 Facts = Callable[[Pair, Picture], str]
 """Describes a picture in words, for a judge that reads text only."""
@@ -29,6 +34,19 @@ class Question:
     images: tuple[Checked, ...]
     level: int
     prompt: str
+    turn: int = 0
+    """How often it was asked to an end before, in earlier runs."""
+
+    @property
+    def text_tokens(self) -> int:
+        """Of the message without its pictures, by estimate."""
+        return text_tokens(self.message.text(("", "")))
+
+
+def text_tokens(text: str) -> int:
+    """Tokens that a text takes at most, by estimate."""
+    plain = len(text.encode("ascii", "ignore"))
+    return round(plain / CHARACTERS_PER_TOKEN + (len(text) - plain) * TOKENS_PER_SIGN)
 
 
 @dataclass(slots=True)
@@ -43,6 +61,10 @@ class Plan:
     """Pictures that cannot be shown: missing or damaged."""
     sizes: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """Model -> sizes of its files."""
+    waiting: int = 0
+    """Questions whose reply is to come another way: they are in a submitted batch."""
+    longest: int = 0
+    """Tokens of text of the longest question, settled ones too."""
     pending: list[tuple[Pair, int, int]] = field(default_factory=list)
     """(pair, repeat, ordinal) of the questions to ask."""
 
@@ -66,11 +88,18 @@ class Planner:
         vault: Pictures.
         store: Replies.
         facts: For a card with layout ``none``.
+        elsewhere: Keys of questions that are being asked another way: not to be asked.
     """
 
     def __init__(
-        self, spec: Spec, vault: Vault, store: ReplyStore, facts: Facts | None = None
+        self,
+        spec: Spec,
+        vault: Vault,
+        store: ReplyStore,
+        facts: Facts | None = None,
+        elsewhere: Collection[str] = (),
     ) -> None:
+        self._elsewhere = elsewhere
         self.spec, self._vault, self._store, self._facts = spec, vault, store, facts
         self._checked: dict[tuple[str, str], Checked | str] = {}
 
@@ -160,8 +189,11 @@ class Planner:
             if question is None:
                 continue
             found.questions += 1
+            found.longest = max(found.longest, question.text_tokens)
             if question.key in seen or (not fresh and self.settled(question, run)):
                 found.settled += 1
+            elif question.key in self._elsewhere:
+                found.waiting += 1
             else:
                 found.pending.append((pair, repeat, ordinal))
             seen.add(question.key)

@@ -1,5 +1,6 @@
 """Read a stored call with the parser of today: fresh reply, resumed run and replay alike."""
 
+import logging
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,6 +14,8 @@ from recast_eval.judging.parse import (
 )
 from recast_eval.judging.records import FailureKind
 from recast_eval.judging.store import CallRow
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,27 @@ class Read:
 
 
 def read_call(card: JudgeCard, call: CallRow, *, prompt: str, nonce: str | None) -> Read:
-    """Interpret one call.
+    """Interpret one call. Whatever it holds: a reply is paid for, and must not be lost to a fault.
 
     Args:
         card: The judge.
         call: As stored.
         prompt: The prompt that was shown; its own words are no verdict.
         nonce: Ticket of the question.
+
+    Returns:
+        What it says. A fault of our reader is no verdict, logged with its traceback; the reply
+        stays in the store, for a reader that is mended.
     """
+    try:
+        return _read(card, call, prompt, nonce)
+    except Exception as error:
+        log.exception("a reply to question %s could not be read", call.key)
+        said = f"our reader failed: {type(error).__name__}: {error}"
+        return Read(reason="no_verdict", detail=said[:300])
+
+
+def _read(card: JudgeCard, call: CallRow, prompt: str, nonce: str | None) -> Read:
     if call.reply is None:
         return Read(reason=cast(FailureKind, call.state), detail=call.detail)
     if call.refusal:

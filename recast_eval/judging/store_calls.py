@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from recast_eval.judging.records import Usage
 from recast_eval.judging.store_claims import Run
@@ -34,6 +34,22 @@ class CallRow:
     at: float = 0.0
 
 
+def _storable(text: str | None) -> str | None:
+    """A reply cut short may end in half a character, which no file takes: a question mark."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
+class Spent(NamedTuple):
+    """Money of some runs. Unknown is not zero."""
+
+    known: float
+    """US dollars."""
+    untold: int
+    """Calls that ended without a word on their cost."""
+    lost: int
+    """Calls that were on their way when a process died, at most."""
+
+
 class CallLog(StoreFile):
     """The part of the store that only grows."""
 
@@ -50,13 +66,13 @@ class CallLog(StoreFile):
                         c.at or time.time(),
                         c.state,
                         int(c.final),
-                        c.detail,
-                        c.reply,
-                        c.finish,
-                        c.refusal,
+                        _storable(c.detail),
+                        _storable(c.reply),
+                        _storable(c.finish),
+                        _storable(c.refusal),
                         c.usage.model_dump_json(exclude_none=True),
                         json.dumps(c.mode, sort_keys=True),
-                        c.model,
+                        _storable(c.model),
                         c.seconds,
                     )
                     for c in calls
@@ -96,6 +112,12 @@ class CallLog(StoreFile):
             for r in rows
         ]
 
+    def turns(self, keys: Sequence[str]) -> dict[str, int]:
+        """How often each question was asked to an end; those never asked are left out."""
+        sql = "SELECT COUNT(*) FROM calls WHERE key=? AND final=1 AND seconds > 0"
+        found = {key: int(self._rows(sql, (key,))[0][0]) for key in keys}
+        return {key: count for key, count in found.items() if count}
+
     def spent_rows(self, runs: Sequence[str] | None = None) -> list[tuple[str, str, str, str, int]]:
         """(usage, model, state, spec, count) groups of calls, for the ledger."""
         where = "WHERE calls.seconds > 0"  # the others were never sent
@@ -109,9 +131,23 @@ class CallLog(StoreFile):
             values,
         )
 
-    def spent(self, runs: Sequence[str]) -> float:
-        """US dollars known to be spent by these runs."""
-        found = 0.0
-        for usage, _, _, _, count in self.spent_rows(runs):
-            found += (json.loads(usage).get("cost_usd") or 0.0) * count
-        return found
+    def spent(self, runs: Sequence[str]) -> Spent:
+        """What these runs have spent, and how much of it is not known."""
+        names = ",".join("?" * len(runs))
+        rows = self._rows(
+            "SELECT usage, SUM(final OR reply IS NOT NULL), COUNT(*) FROM calls "  # noqa: S608
+            f"WHERE seconds > 0 AND run IN ({names}) GROUP BY usage",
+            runs,
+        )
+        known, untold = 0.0, 0
+        for usage, ended, count in rows:
+            cost = json.loads(usage).get("cost_usd")
+            if cost is None:
+                untold += ended
+            else:
+                known += cost * count
+        lost = self._rows(
+            f"SELECT COALESCE(SUM(lost), 0) FROM runs WHERE run IN ({names})",  # noqa: S608
+            runs,
+        )
+        return Spent(known, untold, lost[0][0])

@@ -71,15 +71,27 @@ class StoreFile:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with self._lock, self._explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk may have ended it already
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._lock:
+        with self._lock, self._explained():
             return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A full disk, a damaged file, a lock that stays: one line that names the file."""
+        try:
+            yield
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+            raise  # ours, not the file's
+        except sqlite3.DatabaseError as error:
+            remedy = "see to its disk, then run the same command again: it goes on from here"
+            raise DataError(f"{error}: {remedy}", path=self.path) from error

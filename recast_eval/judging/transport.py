@@ -172,8 +172,8 @@ class OpenAITransport:
 
 def retry_after_of(headers: Mapping[str, str]) -> str | None:
     """The Retry-After header, or its millisecond cousin in seconds."""
-    exact = headers.get("retry-after-ms")
-    if exact and exact.isdigit():
+    exact = headers.get("retry-after-ms", "")
+    if exact.isascii() and exact.isdigit() and len(exact) < 12:
         return str(int(exact) / 1000)
     return headers.get("retry-after")
 
@@ -252,7 +252,7 @@ def read_usage(data: object) -> Usage:
 
     def count(source: object, name: str) -> int | None:
         value = source.get(name) if isinstance(source, dict) else None
-        return value if type(value) is int and value >= 0 else None
+        return value if type(value) is int and 0 <= value < 2**53 else None
 
     sent, made = data.get("prompt_tokens_details"), data.get("completion_tokens_details")
     return Usage(

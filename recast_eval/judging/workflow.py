@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,16 +11,25 @@ from typing import Final
 from recast_eval.chat import key_from
 from recast_eval.errors import ConfigError
 from recast_eval.judging.asking import Asker
+from recast_eval.judging.blocking import run_blocking
 from recast_eval.judging.cards import Endpoint as CardEndpoint
 from recast_eval.judging.cards import JudgeCard, Juror, Price, amended, load_card
 from recast_eval.judging.derive import Tally, write_verdicts
-from recast_eval.judging.executor import Options, RunReport, run_blocking, run_judge
+from recast_eval.judging.executor import Options, RunReport, run_judge
 from recast_eval.judging.limits import Limiter
-from recast_eval.judging.money import Ledger, ledger_of, most_cost, most_tokens
+from recast_eval.judging.money import (
+    Estimate,
+    Ledger,
+    call_tokens,
+    cap_problem,
+    ledger_of,
+    most_cost,
+    question_tokens,
+)
 from recast_eval.judging.offline import Scores, offline_records
 from recast_eval.judging.pairs import ImageSet, check_prompts, make_pairs
 from recast_eval.judging.pictures import Vault
-from recast_eval.judging.planning import Plan, Planner, spec_of
+from recast_eval.judging.planning import Planner, spec_of
 from recast_eval.judging.secrets import checked_url, is_openai, origin
 from recast_eval.judging.store import ReplyStore, Run, Spec
 from recast_eval.judging.transport import OpenAITransport, Transport
@@ -218,23 +227,38 @@ def find_endpoint(
 
 
 def estimate(
-    bench: Bench, out: Path, price: Price | None
-) -> list[tuple[Spec, Plan, tuple[int, int], float]]:
-    """Plan without asking: (judge, plan, most tokens in and out, most dollars) for each judge."""
+    bench: Bench, out: Path, price: Price | None, *, batched: bool = False
+) -> list[Estimate]:
+    """Plan without asking, for each judge.
+
+    Args:
+        bench: Who and what.
+        out: Folder of the evaluation.
+        price: US dollars for a million tokens, if not as on the card.
+        batched: Whether to leave out what a submitted batch is to bring.
+    """
+    from recast_eval.judging.batching import submitted_keys
+
     found = []
     with _store_to_look_at(out) as store:
         for seat in bench.seats():
             spec, card = seat.spec, seat.card
-            planner = Planner(spec, Vault(card.images, store), store)
+            waiting = submitted_keys(spec, store, out) if batched else ()
+            planner = Planner(spec, Vault(card.images, store), store, elsewhere=waiting)
             plan = planner.plan(make_pairs(bench.sets), Run("", []), write=False)
-            sent = made = 0
-            for item in plan.pending:
-                text = planner.question(*item).message.text(("", ""))
-                tokens = most_tokens(card, text)
-                sent, made = sent + tokens[0], made + tokens[1]
-            cost = most_cost((sent, made), price or card.prices.get(spec.model))
-            found.append((spec, plan, (sent, made), cost))
+            texts = [planner.question(*item).text_tokens for item in plan.pending]
+            rate = price or card.prices.get(spec.model)
+            sent, made = _sums(question_tokens(card, text) for text in texts)
+            once = most_cost(_sums(call_tokens(card, text) for text in texts), rate)
+            found.append(Estimate(spec, plan, sent, made, most_cost((sent, made), rate), once))
     return found
+
+
+def _sums(tokens: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    sent = made = 0
+    for one in tokens:
+        sent, made = sent + one[0], made + one[1]
+    return sent, made
 
 
 @contextmanager
@@ -268,7 +292,12 @@ def judge(
         scores: Held-out scores, for an offline jury.
         connect: Makes the transport.
         on_judge: Told before each judge.
+
+    Raises:
+        ConfigError: A cost cap cannot be kept, or an endpoint cannot serve its judge.
     """
+    if problems := cap_problems(bench, options.max_cost, options.price):
+        raise ConfigError(problems)
     out.mkdir(parents=True, exist_ok=True)
     reports: dict[str, RunReport] = {}
     with ReplyStore(out / STORE) as store:
@@ -321,10 +350,11 @@ def batch(
         Lines to show, and the tally once replies were collected.
 
     Raises:
-        ConfigError: No such action, or nothing to ask.
+        ConfigError: No such action, nothing to ask, or the requests may cost more than the cap.
     """
     if action not in ("write", "submit", "collect") or not bench.seats():
         raise ConfigError([f"--batch {action!r}: write, submit or collect, with a judge that asks"])
+    _check_batch_cost(action, bench, out, options)
     out.mkdir(parents=True, exist_ok=True)
     with ReplyStore(out / STORE) as store:
         said = [
@@ -334,8 +364,38 @@ def batch(
         ]
         for spec in bench.juries():
             store.register(spec)
-        tally = write_verdicts(store, out / VERDICTS) if action == "collect" else None
+        if action != "collect":
+            return said, None
+        tally = write_verdicts(store, out / VERDICTS)
+        write_json(out / LEDGER, ledger_of(store))
     return said, tally
+
+
+def _check_batch_cost(action: str, bench: Bench, out: Path, options: Options) -> None:
+    """A batch cannot be stopped half way: it fits under the cap as a whole, or nothing is sent."""
+    from recast_eval.judging import batching
+
+    if options.max_cost is None or action == "collect":
+        return
+    check_bench(bench, options.max_cost, options.price)
+    if action == "write":
+        most = sum(row.once for row in estimate(bench, out, options.price, batched=True))
+    else:
+        most = sum(
+            most_cost(
+                batching.written_tokens(seat.spec, out),
+                options.price or seat.card.prices.get(seat.endpoint.model),
+            )
+            for seat in bench.seats()
+        )
+    if most > options.max_cost:
+        raise ConfigError(
+            [
+                f"these requests may cost {most:.4f} USD, more than the cap of {options.max_cost} "
+                "USD: raise --max-cost, judge fewer images, or use calls (no --batch), which stop "
+                "at the cap"
+            ]
+        )
 
 
 async def _batch(
@@ -356,7 +416,8 @@ async def _batch(
     try:
         if action == "write":
             plan, files = await batching.write_requests(spec, bench.sets, store, out, asker, vault)
-            return [f"{spec.judge}: {len(plan.pending)} requests in {len(files)} files"]
+            waiting = f", {plan.waiting} wait in submitted batches" if plan.waiting else ""
+            return [f"{spec.judge}: {len(plan.pending)} requests in {len(files)} files{waiting}"]
         client = batching.OpenAIBatch(transport)
         if action == "submit":
             started = await batching.submit(spec, store, out, client)
@@ -394,24 +455,31 @@ def check_bench(bench: Bench, max_cost: float | None, price: Price | None) -> No
     """All that can be wrong before a call, at once.
 
     Raises:
-        ConfigError: Prompts do not match, a jury that cannot decide, or a cap without a price.
+        ConfigError: Prompts do not match, a jury that cannot decide, a cap without a price, or
+            one that is no number.
     """
     problems: list[str] = []
-    seats: list[Seat] = []
     try:
         check_prompts(bench.sets)
     except ConfigError as error:
         problems += error.problems
     try:
-        seats = bench.seats()
+        bench.seats()
+        problems += cap_problems(bench, max_cost, price)
     except ConfigError as error:
         problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+
+
+def cap_problems(bench: Bench, max_cost: float | None, price: Price | None) -> list[str]:
+    """Why a cost cap cannot be kept, one line a reason."""
+    problems = cap_problem(max_cost)
     if max_cost is not None and price is None:
         problems += [
             f"--max-cost needs a price for {seat.endpoint.model}: give --price IN,OUT (dollars a "
             f"million tokens) or `prices` in the card {seat.card.name}"
-            for seat in seats
+            for seat in bench.seats()
             if seat.endpoint.model not in seat.card.prices
         ]
-    if problems:
-        raise ConfigError(problems)
+    return problems

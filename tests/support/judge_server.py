@@ -76,7 +76,11 @@ class Script:
     """The first time only, unless the budget is raised."""
     html: float = 0.0
     no_choices: float = 0.0
+    honours_keys: bool = False
+    """The same Idempotency-Key gets the same reply, for nothing."""
     usage: bool = True
+    tokens: tuple[int, int] = (1000, 50)
+    """(input, output) that each reply says it took."""
     reject: dict[str, str] = field(default_factory=dict)
     """Key of the request -> message of a 400."""
     one_image: bool = False
@@ -101,6 +105,9 @@ class JudgeServer:
         """Question -> replies delivered whole for the first time under their key."""
         self.delivered: Counter[str] = Counter()
         """Question -> replies delivered whole."""
+        self.keys: list[str] = []
+        """Idempotency keys in the order that they came, rejected requests too."""
+        self._kept: dict[str, bytes] = {}
         self.bodies: list[dict[str, Any]] = []
         self.keep_bodies = False
         self.in_flight = self.peak = 0
@@ -166,6 +173,10 @@ class JudgeServer:
         body = json.loads(await request.read())
         if self.keep_bodies:
             self.bodies.append(body)
+        self.keys.append(request.headers.get("Idempotency-Key", ""))
+        if self.script.honours_keys and self.keys[-1] in self._kept:
+            body = self._kept[self.keys[-1]]
+            return web.Response(body=body, content_type="application/json")
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
@@ -246,10 +257,11 @@ class JudgeServer:
             "object": "chat.completion",
             "model": question.body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-            "usage": _usage() if script.usage else None,
+            "usage": _usage(*script.tokens) if script.usage else None,
         }
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         payload = json.dumps(data).encode()
+        self._kept[request.headers.get("Idempotency-Key", "")] = payload
         response.content_length = len(payload)
         await response.prepare(request)
         if script.trickle_s:
@@ -301,7 +313,7 @@ class JudgeServer:
         text = json.dumps({"ticket": nonce[1] if nonce else ""} | self.script.verdict(question))
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": text}}
         self.delivered[question.digest] += 1
-        body = {"model": "mock", "choices": [choice], "usage": _usage()}
+        body = {"model": "mock", "choices": [choice], "usage": _usage(*self.script.tokens)}
         return {
             "custom_id": row["custom_id"],
             "response": {"status_code": 200, "body": body},
@@ -309,11 +321,11 @@ class JudgeServer:
         }
 
 
-def _usage() -> dict[str, Any]:
+def _usage(sent: int, made: int) -> dict[str, Any]:
     return {
-        "prompt_tokens": 1000,
-        "completion_tokens": 50,
-        "total_tokens": 1050,
+        "prompt_tokens": sent,
+        "completion_tokens": made,
+        "total_tokens": sent + made,
         "completion_tokens_details": {"reasoning_tokens": 10},
     }
 

@@ -18,7 +18,13 @@ from recast_eval.judging.prompting import render, reply_schema
 from recast_eval.judging.records import AxisOutcome, Usage, Vote
 from recast_eval.judging.retrying import asked_pause
 from recast_eval.judging.secrets import Scrubber, checked_url
-from recast_eval.judging.transport import TransportError, read_completion, read_usage, trouble_of
+from recast_eval.judging.transport import (
+    TransportError,
+    read_completion,
+    read_usage,
+    retry_after_of,
+    trouble_of,
+)
 from recast_eval.judging.workflow import Endpoint
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
@@ -43,6 +49,13 @@ NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 )
 def test_retry_after_in_both_forms(header: str | None, seconds: float | None) -> None:
     assert asked_pause(header, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("exact", "pause"), [("1500", "1.5"), ("²", "7"), ("9" * 5000, "7"), ("", "7"), ("-1", "7")]
+)
+def test_a_pause_in_milliseconds(exact: str, pause: str) -> None:
+    assert retry_after_of({"retry-after-ms": exact, "retry-after": "7"}) == pause
 
 
 def test_concurrency_doubles_halves_and_creeps() -> None:
