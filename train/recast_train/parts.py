@@ -50,6 +50,8 @@ class Parts:
     ema: Ema
     num_steps: int
     """T, noise levels that are trained on."""
+    column_mass: np.ndarray | None = None
+    """(T,) the method's own weighting of the steps; None: all alike."""
     step: int = 0
     """Optimiser steps done."""
     epoch: int = 0
@@ -211,6 +213,7 @@ def build_parts(
         optimiser=optimiser,
         ema=Ema(parameters, recipe.ema_ceiling),
         num_steps=num_steps,
+        column_mass=setup.column_mass,
     )
     resume_parts(parts)
     check_disk(folder.root, checkpoint_bytes(parts) * ((recipe.keep_checkpoints or 3) + 1))

@@ -197,6 +197,13 @@ def test_static_rms_is_as_loud_as_the_peaked_w(path: str) -> None:
     assert (again.weights() == credit.weights()).all()
 
 
+def test_static_rms_under_a_methods_columns_is_as_loud_as_recast(path: str) -> None:
+    setup = replace(SETUP, column_mass=np.arange(1.0, 11) / 55)
+    loud = make("static-rms", setup, profile=path).weights()
+    peaked = make("recast", setup, profile=path).weights()
+    assert (loud**2).sum() == pytest.approx((peaked**2).sum())  # uncorrelated rewards
+
+
 class TestPublished:
     def test_from_a_profile(self, path: str, profile: Profile) -> None:
         margins(make("recast-published", profile=path))

@@ -29,9 +29,12 @@ class StaticRms:
     def __post_init__(self) -> None:
         # Until rewards are seen they count as uncorrelated.
         rewards = len(self.setup.rewards)
-        self.factor = 1.0 / rms_constant(
-            np.eye(rewards) * np.sqrt(rewards), step_coefficients(self.peaked)
-        )
+        self.factor = self._match(np.eye(rewards) * np.sqrt(rewards))
+
+    def _match(self, each: np.ndarray) -> float:
+        """What static W must be multiplied by under these (K, N) normalised rewards."""
+        coefficients = step_coefficients(self.peaked)
+        return 1.0 / rms_constant(each, coefficients, column_mass=self.setup.column_mass)
 
     def weights(self) -> np.ndarray:
         """(K, T); rows sum to ``factor`` times the budgets, on purpose."""
@@ -44,7 +47,7 @@ class StaticRms:
     def observe(self, probes: Probes) -> CreditRecord | None:
         """Match the root mean square under this epoch's correlations."""
         each = normalise(probes.rewards, probes.prompts)
-        self.factor = 1.0 / rms_constant(each, step_coefficients(self.peaked))
+        self.factor = self._match(each)
         return self.record(probes.epoch)
 
     def record(self, epoch: int) -> CreditRecord:
