@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import recast_train.commands
 from recast_eval.console import build_app
 from recast_eval.errors import ConfigError, DataError, RecastError
-from recast_eval.records import CreditRecord, read_json, read_records
+from recast_eval.records import CreditRecord, Manifest, file_sha256, read_json, read_records
 from recast_train.config import make_plan
 from recast_train.credit.profile import Profile, read_profile
 from recast_train.parts import build_policy
@@ -25,6 +25,7 @@ from recast_train.profiling import (
     read_image_list,
     run_profile,
 )
+from recast_train.run_folder import RunFolder
 from tests.support.tiny_run import Book, tiny_recipe, tiny_run
 from tests.support.tiny_sd3 import save_tiny_sd3
 
@@ -177,6 +178,14 @@ def test_a_run_from_a_profile(base: Path, tmp_path: Path, credit: dict[str, Any]
     records = list(read_records(parts.folder.credit, CreditRecord))
     assert records[0].kind == credit["kind"]
     assert (tmp_path / "run" / "checkpoints").is_dir()
+
+
+def test_the_manifest_names_the_profile_by_its_content(base: Path, tmp_path: Path) -> None:
+    made = _colour_profile(tmp_path)
+    values = tiny_recipe(base, credit={"kind": "recast", "profile": str(made)})
+    RunFolder(tmp_path).write_manifest(make_plan(values, scorers=Book()), "0", {})
+    digests = read_json(tmp_path / "manifest.json", Manifest).digests
+    assert digests["credit:profile"] == file_sha256(made)
 
 
 def _colour_profile(folder: Path) -> Path:

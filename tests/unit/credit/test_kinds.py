@@ -407,8 +407,34 @@ def test_a_moving_mean_is_unbiased_from_the_start() -> None:
     np.testing.assert_allclose(moving.mean(), [[0.58 / 0.19, 4]])
 
 
-def test_a_fixed_credit_notices_another_profile_on_resume(path: str) -> None:
-    state = make("recast", profile=path).state()
-    make("recast", profile=path).load_state(state)
-    with pytest.raises(ValueError, match="new run"):
-        make("recast", profile=path, floor=0.5).load_state(state)
+@pytest.mark.parametrize(
+    "kind",
+    ["recast", "reversed", "shuffled", "separable", "static-rms", "recast-published"],
+)
+def test_another_profile_is_noticed_on_resume(kind: str, path: str, profile: Profile) -> None:
+    state = json.loads(json.dumps(make(kind, profile=path).state()))
+    make(kind, profile=path).load_state(state)
+    other = profile.model_copy(deep=True)
+    turned = {
+        name: curve.model_copy(update={"information": curve.information[::-1]})
+        for name, curve in profile.estimates.items()
+    }
+    assert profile.published is not None
+    changed = {"estimates": turned, "published": profile.published[::-1]}
+    write_json(Path(path), other.model_copy(update=changed))
+    with pytest.raises(ConfigError, match=f"{kind}.*profile changed.*--out"):
+        make(kind, profile=path).load_state(state)
+
+
+def test_a_static_rms_run_from_before_its_profile_was_noted_goes_on(path: str) -> None:
+    credit = make("static-rms", profile=path)
+    credit.load_state({"factor": 1.25})
+    np.testing.assert_allclose(credit.weights().sum(), 1.25)
+
+
+def test_files_that_a_credit_reads_are_named(path: str) -> None:
+    for kind in ("recast", "static-rms", "recast-published"):
+        assert CREDITS.load(kind).config(profile=path).files() == {"profile": path}
+    assert CREDITS.load("recast-published").config(ratios={"a": "b.npz"}).files() == {
+        "ratios.a": "b.npz"
+    }

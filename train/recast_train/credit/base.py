@@ -79,6 +79,9 @@ class CreditSpec:
 
     name: str
     config: type
+    """Frozen dataclass: the recipe's ``credit:`` block. It may have ``problems()`` and
+    ``clashes(recipe)``, which yield what is wrong, and ``files()``, a label and path of each file
+    that it reads."""
     build: Any
     """Callable: (config, CreditSetup) -> Credit."""
     summary: str = ""

@@ -84,6 +84,10 @@ class ProfileConfig(SolveConfig):
         yield from SolveConfig.problems(self)
         yield from profile_problems(self.profile)
 
+    def files(self) -> dict[str, str]:
+        """What is read, for the run's manifest."""
+        return {"profile": self.profile}
+
 
 def profile_problems(path: str) -> Iterator[str]:
     """Why a profile cannot be read, if so."""

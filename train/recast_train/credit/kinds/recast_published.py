@@ -42,6 +42,11 @@ class PublishedConfig:
         if self.temperature <= 0:
             yield f"temperature: must be positive, got {self.temperature}"
 
+    def files(self) -> dict[str, str]:
+        """What is read, for the run's manifest."""
+        own = {f"ratios.{name}": path for name, path in self.ratios.items()}
+        return {"profile": self.profile} if self.profile else own
+
 
 def build(config: PublishedConfig, setup: CreditSetup) -> FixedCredit:
     """W from published gains.
