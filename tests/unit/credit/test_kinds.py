@@ -238,6 +238,42 @@ class TestPublished:
         with pytest.raises(DataError, match="NPZ"):
             make("recast-published", setup, ratios=files)
 
+    @pytest.mark.parametrize(
+        ("arrays", "said"),
+        [
+            ({"ratio": np.ones((4, 10)), "sigmas": np.linspace(1, 0, 11)}, "sigmas are .* run's"),
+            ({"ratio": np.ones((4, 10)), "sigmas": SIGMAS[::-1]}, "noise first"),
+            ({"ratio": np.ones((4, 10)), "sigmas": SIGMAS[1:]}, "sigmas are .* run's"),
+            ({"ratio": np.ones((4, 10))}, "'ratio' and 'sigmas'"),
+            ({"ratio": np.ones((0, 10)), "sigmas": SIGMAS}, "N, T >= 1"),
+            ({"ratio": np.zeros((4, 10)), "sigmas": SIGMAS}, "are 0"),
+            ({"ratio": np.full((4, 10), 1j), "sigmas": SIGMAS}, "real numbers"),
+            ({"ratio": np.full((4, 10), -1.0), "sigmas": SIGMAS}, ">= 0"),
+            (b"", "NPZ"),
+            ("npy", "NPZ"),
+        ],
+    )
+    def test_a_file_that_does_not_fit_is_named(
+        self, tmp_path: Path, arrays: Any, said: str
+    ) -> None:
+        file = tmp_path / "a.npz"
+        if arrays == b"":
+            file.write_bytes(b"")
+        elif isinstance(arrays, str):
+            np.save(tmp_path / "a.npy", np.ones((4, 10)))
+            (tmp_path / "a.npy").rename(file)
+        else:
+            np.savez(file, **arrays)
+        setup = CreditSetup(("a",), np.ones(1), SIGMAS, None, 0)
+        with pytest.raises(DataError, match=f"a.npz: .*{said}"):
+            make("recast-published", setup, ratios={"a": str(file)})
+
+    def test_noise_levels_in_half_precision_are_the_same(self, tmp_path: Path) -> None:
+        arrays = {"ratio": np.ones((4, 10)), "sigmas": SIGMAS.astype(np.float16)}
+        np.savez(tmp_path / "a.npz", **arrays)
+        setup = CreditSetup(("a",), np.ones(1), SIGMAS, None, 0)
+        margins(make("recast-published", setup, ratios={"a": str(tmp_path / "a.npz")}), np.ones(1))
+
     def test_one_source(self) -> None:
         config = CREDITS.load("recast-published").config
         assert any("one of them" in p for p in config().problems())

@@ -5,19 +5,25 @@ the same curves. Chen et al. 2026, arXiv 2609.13425.
 """
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from recast_eval.errors import ConfigError, DataError
 from recast_train.credit.base import CreditSetup, CreditSpec
 from recast_train.credit.curves import discriminability, published_gains
-from recast_train.credit.kinds._fixed import FixedCredit, num_steps
+from recast_train.credit.kinds._fixed import FixedCredit
 from recast_train.credit.kinds._measured import profile_problems
 from recast_train.credit.profile import read_profile, reward_rows
 from recast_train.credit.solver import solve_weights
+
+_BROKEN: Final = (zipfile.BadZipFile, zlib.error, NotImplementedError)
+_SAME_LEVEL: Final = 1e-3
+"""Noise levels nearer than this are the same: files hold them in half or single precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,8 @@ class PublishedConfig:
     profile: str = ""
     """JSON file written by ``recast-train profile``."""
     ratios: dict[str, str] = field(default_factory=dict)
-    """Reward -> NPZ with ``ratio`` (N, T) at the destinations and ``sigmas`` (T+1,)."""
+    """Reward -> NPZ with ``ratio`` (N, T) at the destinations and ``sigmas`` (T+1,), the run's
+    own noise levels, noise first."""
     temperature: float = 1.0
 
     def problems(self) -> Iterator[str]:
@@ -78,26 +85,52 @@ def _from_files(config: PublishedConfig, setup: CreditSetup) -> np.ndarray:
     wrong = set(setup.rewards) ^ set(config.ratios)
     if wrong:
         raise ConfigError([f"credit.ratios: must name each reward, see {sorted(wrong)}"])
-    rows = [read_ratios(Path(config.ratios[name]), num_steps(setup)) for name in setup.rewards]
-    return np.stack([np.concatenate([[0.0], discriminability(row)]) for row in rows])
+    rows = [published_curve(Path(config.ratios[name]), setup.sigmas) for name in setup.rewards]
+    return np.stack(rows)
 
 
-def read_ratios(path: Path, steps: int) -> np.ndarray:
-    """(N, T) ratios of an NPZ as the official code writes it.
+def published_curve(path: Path, sigmas: np.ndarray) -> np.ndarray:
+    """(T+1,) order-2 curve of an NPZ as the official code writes it, 0 at pure noise.
+
+    Args:
+        path: Its ``ratio`` is (N, T), its ``sigmas`` (T+1,), noise first.
+        sigmas: (T+1,) the run's noise levels, which the file's must be.
 
     Raises:
-        DataError: The file is no NPZ, or its arrays do not fit.
+        DataError: The file is no NPZ, its arrays do not fit, or it was made on another grid.
     """
+    ratio, grid = _read_arrays(path)
+    if ratio.ndim != 2 or ratio.shape[1] != len(sigmas) - 1:
+        raise DataError(f"ratio must be (N, {len(sigmas) - 1}), got {ratio.shape}", path=path)
+    if grid.shape != sigmas.shape or not np.allclose(grid, sigmas, rtol=0.0, atol=_SAME_LEVEL):
+        raise DataError(
+            f"sigmas are {_short(grid)}, but the run's are {_short(sigmas)}: measure on the run's "
+            "own noise levels (sampler.steps, sampler.shift), noise first",
+            path=path,
+        )
+    try:
+        return np.concatenate([[0.0], discriminability(ratio)])
+    except ValueError as error:
+        raise DataError(str(error), path=path) from error
+
+
+def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            ratio = np.asarray(file["ratio"], dtype=np.float64)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"no NPZ with an array 'ratio' ({error})", path=path) from error
-    if ratio.ndim != 2 or ratio.shape[1] != steps:
-        raise DataError(f"ratio must be (N, {steps}), got {ratio.shape}", path=path)
-    if not np.isfinite(ratio).all() or (ratio < 0).any():
-        raise DataError("ratio must be finite and >= 0", path=path)
-    return ratio
+            ratio, sigmas = (np.asarray(file[name]) for name in ("ratio", "sigmas"))
+    except (OSError, ValueError, KeyError, EOFError, TypeError, *_BROKEN) as error:
+        raise DataError(f"no NPZ with arrays 'ratio' and 'sigmas' ({error})", path=path) from error
+    for name, array in (("ratio", ratio), ("sigmas", sigmas)):
+        if array.dtype.kind not in "fiu":
+            raise DataError(f"{name} must be real numbers, got {array.dtype}", path=path)
+    return ratio.astype(np.float64), sigmas.astype(np.float64)
+
+
+def _short(grid: np.ndarray) -> str:
+    """A grid for a message: its ends."""
+    values = [f"{value:.4g}" for value in grid.ravel()]
+    shown = values if len(values) <= 6 else [*values[:3], "...", *values[-2:]]
+    return f"({', '.join(shown)}) of shape {grid.shape}"
 
 
 CREDIT = CreditSpec(
