@@ -197,3 +197,30 @@ def test_equal_columns_keep_their_constant() -> None:
     want = np.sqrt(lam @ second @ lam / (np.einsum("kt,kl,lt->", c, second, c) / 25))
     assert rms_constant(each, c) == pytest.approx(want, rel=1e-14)
     assert rms_constant(each, c, column_mass=np.ones(25)) == pytest.approx(want, rel=1e-14)
+
+
+@pytest.mark.parametrize("normaliser", ["group", "batch"])
+def test_a_reward_that_a_whole_group_lacks_leaves_the_others_in_pre(normaliser: Any) -> None:
+    # groups of text-free prompts have no OCR: there the mixture is of the other rewards
+    rewards, groups = epoch()
+    lacks = groups < 2
+    rewards[1, lacks] = np.nan
+    given: dict[str, Any] = {"mode": "pre", "normaliser": normaliser}
+    got = step_advantages(rewards, groups, peaked(), **given)
+    assert (got != 0).all()
+    rest = step_advantages(
+        np.delete(rewards, 1, 0)[:, lacks], groups[lacks], np.delete(peaked(), 1, 0), mode="pre"
+    )
+    if normaliser == "group":
+        np.testing.assert_allclose(got[:, lacks], rest, atol=1e-9)
+    whole = np.where(lacks, np.nanmean(rewards[1]), rewards[1])  # it tells these images nothing
+    rewards[1] = whole
+    np.testing.assert_allclose(got, step_advantages(rewards, groups, peaked(), **given), atol=1e-9)
+
+
+def test_a_reward_that_nobody_has_leaves_the_others_in_pre() -> None:
+    rewards, groups = epoch()
+    rewards[1] = np.nan
+    got = step_advantages(rewards, groups, STATIC, mode="pre")
+    rest = step_advantages(np.delete(rewards, 1, 0), groups, np.delete(STATIC, 1, 0), mode="pre")
+    np.testing.assert_allclose(got, rest, atol=1e-9)

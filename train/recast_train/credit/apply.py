@@ -149,7 +149,8 @@ def step_advantages(
 
     Returns:
         (T, N) float64. A sample whose reward failed gets nothing from that reward; in
-        ``pre``, where the mixture is then unknown, its whole advantage is 0.
+        ``pre``, where the mixture is then unknown, its whole advantage is 0. A reward that a
+        whole group lacks, as it does not apply to the prompt, drops out of that mixture.
 
     Raises:
         ValueError: Shapes do not fit, an unknown mode, W negative or not finite.
@@ -161,7 +162,7 @@ def step_advantages(
     coefficients = step_coefficients(weights, budgets=budgets, density=density)
     if mode == "pre":
         active = coefficients.max(axis=1) > 0
-        mixture = _mix(coefficients[active], np.asarray(parts)[active])
+        mixture = _mix(coefficients[active], _level(parts[active], groups))
         mixed = normalise(mixture, groups, eps=eps, normaliser=normaliser)
         return mixed if clip is None else np.clip(mixed, -clip, clip)
     each = normalise(parts, groups, eps=eps, normaliser=normaliser)
@@ -275,6 +276,16 @@ def _mix(coefficients: Array, values: Array) -> Array:
     for row, value in zip(coefficients, values, strict=True):
         out += row[:, None] * value[None, :]
     return out
+
+
+def _level(values: Array, groups: npt.ArrayLike) -> Array:
+    """Where a whole group lacks a reward, (K, N) values hold the reward's mean: no preference."""
+    labels = _groups(groups, values.shape[1])
+    there = ~np.isnan(values)
+    lacking = (labels.sums(there.astype(np.float64)) == 0)[:, labels.places]
+    count = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    mean = np.where(there, values, 0.0).sum(axis=1, keepdims=True) / count
+    return np.where(lacking, mean, values)
 
 
 def _groups(groups: npt.ArrayLike, samples: int) -> _Groups:
