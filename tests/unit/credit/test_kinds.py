@@ -166,6 +166,36 @@ def test_separable_keeps_budgets_and_frees_columns(path: str) -> None:
     assert np.ptp(w.sum(0)) > 0.02
 
 
+def test_separable_starts_from_the_methods_columns(path: str, profile: Profile) -> None:
+    mass = np.arange(1.0, 11) / 55
+    setup = replace(SETUP, column_mass=mass)
+    w = make("separable", setup, profile=path).weights()
+    demand = make("separable", profile=path, floor=0.0).weights().sum(0)
+    want = 0.9 * mass * demand / (mass * demand).sum() + 0.1 * mass
+    np.testing.assert_allclose(w, np.outer(BUDGETS, want), atol=1e-12)
+    # gains that are the same at every step demand nothing: the method's columns stay
+    steps = 1 - profile.probes[0] + np.zeros((3, len(profile.probes)))
+    even = steps + (profile.probes[0] - np.array(profile.probes))
+    flat = {
+        name: curve.model_copy(
+            update={"information": even.tolist(), "replicates": [even.tolist()] * 2}
+        )
+        for name, curve in profile.estimates.items()
+    }
+    write_json(Path(path), profile.model_copy(update={"estimates": flat}))
+    alike = replace(setup, sigmas=np.linspace(1, 0, 11))
+    w = make("separable", alike, profile=path, floor=0.0).weights()
+    np.testing.assert_allclose(w, np.outer(BUDGETS, mass), atol=1e-6)
+
+
+def test_separable_heeds_the_cap(path: str) -> None:
+    gains = np.array(make("separable", profile=path, shrink=False).record(0).gains)
+    ghat = gains / gains.mean(1, keepdims=True)
+    want = np.exp(BUDGETS @ np.minimum(ghat, 1.5))
+    w = make("separable", profile=path, shrink=False, floor=0.0, cap=1.5).weights()
+    np.testing.assert_allclose(w.sum(0), want / want.sum(), atol=1e-9)
+
+
 def test_window_and_tempflow_schedules() -> None:
     window = make("fixed-columns", schedule="window", start=2, length=4).weights()
     np.testing.assert_allclose(window[:, 2:6], BUDGETS[:, None] / 4 * np.ones(4))
