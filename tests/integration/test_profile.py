@@ -180,6 +180,24 @@ def test_a_run_from_a_profile(base: Path, tmp_path: Path, credit: dict[str, Any]
     assert (tmp_path / "run" / "checkpoints").is_dir()
 
 
+def test_budgets_whose_sum_overflows_are_refused(profile: tuple[Path, Profile]) -> None:
+    done = cli(
+        "weights", str(profile[0]), "--budget", "finish=1e308", "--budget", "composition=1e308"
+    )
+    assert isinstance(done.exception, RecastError)
+    assert "--budget: their sum must be finite" in str(done.exception)
+
+
+@pytest.mark.parametrize("out", [".", "taken/p.json"])
+def test_a_place_that_cannot_be_written_is_said_before_a_model_is_loaded(
+    recipe: Path, tmp_path: Path, out: str
+) -> None:
+    (tmp_path / "taken").write_text("", "utf-8")
+    nothing = ["model.base=/nowhere"]  # loading it would be another error
+    with pytest.raises(ConfigError, match="--out"):
+        run_profile(str(recipe), out=tmp_path / out, overrides=nothing, device="cpu")
+
+
 def test_the_manifest_names_the_profile_by_its_content(base: Path, tmp_path: Path) -> None:
     made = _colour_profile(tmp_path)
     values = tiny_recipe(base, credit={"kind": "recast", "profile": str(made)})

@@ -111,6 +111,10 @@ def test_all_mistakes_at_once_with_the_file() -> None:
     assert all(line.startswith("r.yaml: ") for line in text.splitlines())
 
 
+def test_budgets_whose_sum_overflows() -> None:
+    assert "their sum must be finite" in _problems(rewards={"ocr": 1e308, "finish": 1e308})
+
+
 def test_no_budget_at_all() -> None:
     assert "all budgets are 0" in _problems(rewards={"ocr": 0})
     assert "needs one reward or more" in _problems(rewards={})

@@ -237,3 +237,5 @@ class Recipe:
             yield "rewards: needs one reward or more"
         elif all(r.budget == 0 for r in self.rewards.values()):
             yield "rewards: all budgets are 0; at least one must be positive"
+        elif sum(r.budget for r in self.rewards.values()) == float("inf"):
+            yield "rewards: the budgets are too large, their sum must be finite"

@@ -1,13 +1,13 @@
 """Every kind of credit, on a policy whose curves are known."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.records import write_json
@@ -93,6 +93,18 @@ def test_all_kinds_are_found_and_say_what_they_are() -> None:
         spec = CREDITS.load(name)
         assert spec.name == name
         assert spec.summary
+
+
+def test_no_kind_takes_numbers_that_are_not_finite() -> None:
+    for name in CREDITS:
+        config = CREDITS.load(name).config
+        numbers = [
+            f.name for f in fields(config) if f.type in ("float", float) or "float" in str(f.type)
+        ]
+        for key in numbers:
+            for value in (np.nan, np.inf):
+                with pytest.raises(ValidationError, match="finite"):
+                    TypeAdapter(config).validate_python({"profile": "p", key: value})
 
 
 def test_static_is_the_budgets_over_the_steps() -> None:
@@ -322,6 +334,10 @@ class TestProfileFile:
             ("published", [[0.0]]),
             ("surprise", 1),
             ("sigmas", [0.0, 1.0]),
+            ("sigmas", []),
+            ("sigmas", [1.0]),
+            ("rewards", ["coarse", "coarse", "fine"]),
+            ("variance", [-0.1, 0.1, 0.1]),
         ],
     )
     def test_a_broken_file_is_refused(self, path: str, key: str, value: Any) -> None:
@@ -332,6 +348,40 @@ class TestProfileFile:
             read_profile(Path(path))
         config = CREDITS.load("recast").config(profile=path)
         assert any("recast-train profile" in p for p in config.problems())
+
+    def test_one_replicate_has_no_spread(self, path: str, profile: Profile) -> None:
+        short = {
+            name: curve.model_copy(update={"replicates": curve.replicates[:1]})
+            for name, curve in profile.estimates.items()
+        }
+        write_json(Path(path), profile.model_copy(update={"estimates": short}))
+        with pytest.raises(DataError, match="replicates"):
+            read_profile(Path(path))
+
+    def test_a_folder_is_no_profile(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=f"{tmp_path}: .*directory"):
+            read_profile(tmp_path)
+        config = CREDITS.load("recast").config(profile=str(tmp_path))
+        assert any("recast-train profile" in p for p in config.problems())
+
+    def test_what_is_wrong_in_a_file_is_one_short_line(self, path: str) -> None:
+        Path(path).write_text('{"rewards": 3}', "utf-8")
+        with pytest.raises(DataError) as caught:
+            read_profile(Path(path))
+        assert str(caught.value) == f"{path}: recipe_name: Field required (and 12 more)"
+
+    @pytest.mark.parametrize("value", [1e-308, 1e-320, 1e-4, np.inf, np.nan, 0.0, -1.0])
+    def test_a_temperature_out_of_reach_is_refused(self, path: str, value: float) -> None:
+        config = CREDITS.load("recast").config(profile=path, temperature=value)
+        assert any(p.startswith("temperature: must be") for p in config.problems())
+        each = CREDITS.load("recast").config(profile=path, temperature={"fine": value})
+        assert any(p.startswith("temperature: must be") for p in each.problems())
+        other = CREDITS.load("recast-published").config(profile=path, temperature=value)
+        assert any(p.startswith("temperature: must be") for p in other.problems())
+
+    def test_a_cap_that_is_no_number_is_refused(self, path: str) -> None:
+        config = CREDITS.load("recast").config(profile=path, cap=np.nan)
+        assert any(p.startswith("cap: must be") for p in config.problems())
 
     def test_what_does_not_fit_is_named(self, path: str, profile: Profile) -> None:
         with pytest.raises(ConfigError, match="not ocr"):

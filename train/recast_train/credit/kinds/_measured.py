@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from recast_eval.errors import ConfigError, DataError
 from recast_train.credit.base import CreditSetup
@@ -13,13 +14,18 @@ from recast_train.credit.kinds._fixed import FixedCredit
 from recast_train.credit.measure import Measured, raw_curves, shrink
 from recast_train.credit.profile import Profile, profile_gains, read_profile, reward_rows
 from recast_train.credit.solver import solve_weights
+from recast_train.recipe_types import STRICT
 
 Transform = Callable[[np.ndarray], np.ndarray]
+_COLDEST: Final = 1e-3
+"""Below it W is the linear programme's vertex, and the solver has nothing to hold on to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveConfig:
     """From gains to W."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     gain: Literal["r2", "d2", "kl"] = "r2"
     """Share of variance (any unit), order-2 divergence, or KL; see ``curves.divergence``."""
@@ -34,14 +40,10 @@ class SolveConfig:
 
     def problems(self) -> Iterator[str]:
         """What is out of range."""
-        each = (
-            self.temperature.values() if isinstance(self.temperature, dict) else [self.temperature]
-        )
-        if not all(t > 0 for t in each):
-            yield f"temperature: must be positive, got {self.temperature}"
+        yield from temperature_problems(self.temperature)
         if not 0 <= self.floor <= 1:
             yield f"floor: must be in [0, 1], got {self.floor}"
-        if self.cap is not None and self.cap <= 0:
+        if self.cap is not None and not self.cap > 0:
             yield f"cap: must be positive, got {self.cap}"
 
     def temperatures(self, rewards: tuple[str, ...]) -> np.ndarray:
@@ -89,11 +91,18 @@ class ProfileConfig(SolveConfig):
         return {"profile": self.profile}
 
 
+def temperature_problems(temperature: float | dict[str, float]) -> Iterator[str]:
+    """Why a kernel cannot be made with it, if so."""
+    each = temperature.values() if isinstance(temperature, dict) else [temperature]
+    if not all(_COLDEST <= t < float("inf") for t in each):
+        yield f"temperature: must be {_COLDEST} or more, and finite, got {temperature}"
+
+
 def profile_problems(path: str) -> Iterator[str]:
     """Why a profile cannot be read, if so."""
     try:
         read_profile(Path(path))
-    except (DataError, OSError) as error:
+    except DataError as error:
         yield f"profile: {error}; `recast-train profile` writes one"
 
 

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from recast_eval.errors import ConfigError
 from recast_train.credit.base import CreditSetup, CreditSpec
 from recast_train.credit.kinds._fixed import FixedCredit
+from recast_train.recipe_types import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedColumnsConfig:
     """Which schedule."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schedule: Literal["tempflow", "window"] = "tempflow"
     """``tempflow``: ``sigma_t sqrt(dt)`` with Flow-GRPO's noise (TempFlow-GRPO, arXiv

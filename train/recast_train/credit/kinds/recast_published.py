@@ -9,17 +9,19 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
+from pydantic import ConfigDict
 
 from recast_eval.errors import ConfigError, DataError
 from recast_train.credit.base import CreditSetup, CreditSpec
 from recast_train.credit.curves import discriminability, published_gains
 from recast_train.credit.kinds._fixed import FixedCredit
-from recast_train.credit.kinds._measured import profile_problems
+from recast_train.credit.kinds._measured import profile_problems, temperature_problems
 from recast_train.credit.profile import read_profile, reward_rows
 from recast_train.credit.solver import solve_weights
+from recast_train.recipe_types import STRICT
 
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 _SAME_LEVEL: Final = 1e-3
@@ -29,6 +31,8 @@ _SAME_LEVEL: Final = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedConfig:
     """Where the ratios are: one of the two."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     profile: str = ""
     """JSON file written by ``recast-train profile``."""
@@ -46,8 +50,7 @@ class PublishedConfig:
         for name, path in self.ratios.items():
             if not Path(path).is_file():
                 yield f"ratios.{name}: no file {path}"
-        if self.temperature <= 0:
-            yield f"temperature: must be positive, got {self.temperature}"
+        yield from temperature_problems(self.temperature)
 
     def files(self) -> dict[str, str]:
         """What is read, for the run's manifest."""
