@@ -17,6 +17,7 @@ from recast_eval.console import build_app
 from recast_eval.errors import ConfigError, DataError, RecastError
 from recast_eval.records import CreditRecord, Manifest, file_sha256, read_json, read_records
 from recast_train.config import make_plan
+from recast_train.credit import CREDITS
 from recast_train.credit.profile import Profile, read_profile
 from recast_train.parts import build_policy
 from recast_train.profiling import (
@@ -186,6 +187,17 @@ def test_budgets_whose_sum_overflows_are_refused(profile: tuple[Path, Profile]) 
     )
     assert isinstance(done.exception, RecastError)
     assert "--budget: their sum must be finite" in str(done.exception)
+
+
+def test_weights_default_to_what_a_recipe_would_get(tmp_path: Path) -> None:
+    path = str(_colour_profile(tmp_path))
+    budgets = ("--budget", "red=3", "--budget", "blue=1")
+    kind = CREDITS.load("recast").config(profile="").floor
+    plain, same = (
+        cli("weights", path, *budgets, *more).output for more in ((), ("--floor", str(kind)))
+    )
+    assert plain == same
+    assert plain != cli("weights", path, *budgets, "--floor", "0").output
 
 
 @pytest.mark.parametrize("out", [".", "taken/p.json"])

@@ -21,7 +21,7 @@ def solve_profile(
     budgets: Sequence[str],
     *,
     temperature: float = 1.0,
-    floor: float = 0.0,
+    floor: float = 0.1,
     gain: str = "r2",
     estimator: str = "",
     shrink: bool = True,
