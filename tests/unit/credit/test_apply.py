@@ -224,3 +224,14 @@ def test_a_reward_that_nobody_has_leaves_the_others_in_pre() -> None:
     got = step_advantages(rewards, groups, STATIC, mode="pre")
     rest = step_advantages(np.delete(rewards, 1, 0), groups, np.delete(STATIC, 1, 0), mode="pre")
     np.testing.assert_allclose(got, rest, atol=1e-9)
+
+
+def test_parts_are_cut_where_the_mixed_path_cuts() -> None:
+    # one image far from all others: the z-score over the epoch is beyond any clip
+    rewards, groups = epoch()
+    rewards[:, 0] += 10.0
+    given: dict[str, Any] = {"normaliser": "batch", "budgets": BUDGETS}
+    for mode, clip in (("advantage", None), ("loss", 1.0)):
+        parts = reward_step_advantages(rewards, groups, STATIC, mode=mode, clip=1.0, **given)
+        whole = step_advantages(rewards, groups, STATIC, mode=mode, clip=clip, **given)
+        np.testing.assert_allclose(np.einsum("k,ktn->tn", BUDGETS, parts), whole, atol=1e-9)

@@ -202,7 +202,7 @@ def reward_step_advantages(
     parts = _parts(rewards, weights, mode, clip)
     coefficients = step_coefficients(weights, budgets=budgets, density=density)
     each = normalise(parts, groups, eps=eps, normaliser=normaliser)
-    if clip is not None:
+    if mode == "loss" and clip is not None:
         each = np.clip(each, -clip, clip)
     share = np.asarray(weights, dtype=np.float64).sum(axis=1) if budgets is None else budgets
     multiplier = coefficients / np.maximum(np.asarray(share, np.float64), 1e-300)[:, None]
