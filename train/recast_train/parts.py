@@ -181,6 +181,8 @@ def build_parts(
         sigmas=policy.sigmas.numpy().astype(np.float64),
         column_mass=None if mass is None else np.asarray(mass),
         seed=derive_seed(recipe.seed, "credit"),
+        # one process is enough to say that a profile is of another model
+        base_model="" if distributed.rank() else str(plan.policy_config.base),
     )
     cfg = recipe.optimiser
     parameters = policy.parameters()

@@ -144,6 +144,19 @@ def test_a_column_mass_is_kept(path: str) -> None:
     np.testing.assert_allclose(credit.weights().sum(0), mass, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["recast", "static-rms", "recast-published"])
+def test_a_profile_of_another_base_is_said_once(
+    kind: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(kind, replace(SETUP, base_model="gaussian"), profile=path)
+    make(kind, profile=path)  # who asks does not say whom for
+    assert not caplog.records
+    make(kind, replace(SETUP, base_model="starter"), profile=path)
+    (said,) = caplog.messages
+    assert "measured on gaussian" in said
+    assert "trains starter" in said
+
+
 def test_another_grid_and_order_of_rewards(path: str) -> None:
     setup = CreditSetup(("fine", "coarse"), np.array([0.5, 0.5]), shifted_sigmas(25), None, 0)
     w = make("recast", setup, profile=path).weights()

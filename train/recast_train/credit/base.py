@@ -71,6 +71,8 @@ class CreditSetup:
     """(T+1,)"""
     column_mass: np.ndarray | None
     seed: int
+    base_model: str = ""
+    """What is trained, as the recipe names it; empty: not to be compared with anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,14 @@ from recast_eval.errors import ConfigError, DataError
 from recast_train.credit.base import CreditSetup, CreditSpec
 from recast_train.credit.curves import discriminability, published_gains
 from recast_train.credit.kinds._fixed import FixedCredit
-from recast_train.credit.kinds._measured import profile_problems, temperature_problems
-from recast_train.credit.profile import read_profile, reward_rows
+from recast_train.credit.kinds._measured import (
+    profile_problems,
+    temperature_problems,
+    warn_of_another_base,
+)
+from recast_train.credit.profile import Profile, read_profile, reward_rows
 from recast_train.credit.solver import solve_weights
-from recast_train.recipe_types import STRICT
+from recast_train.recipe_types import STRICT, Recipe
 
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 _SAME_LEVEL: Final = 1e-3
@@ -52,6 +56,24 @@ class PublishedConfig:
                 yield f"ratios.{name}: no file {path}"
         yield from temperature_problems(self.temperature)
 
+    def clashes(self, recipe: Recipe) -> Iterator[str]:
+        """What does not fit the rest of the recipe, as far as files alone can tell."""
+        try:
+            if self.profile:
+                published_rows(self.profile, tuple(recipe.rewards))
+            else:
+                _check_names(self.ratios, tuple(recipe.rewards))
+        except DataError:
+            return  # ``problems`` has said so
+        except ConfigError as error:
+            yield from (problem.removeprefix("credit.") for problem in error.problems)
+            return
+        for name, path in self.ratios.items():
+            try:
+                read_ratios(Path(path), recipe.sampler.steps)
+            except DataError as error:
+                yield f"ratios.{name}: {error}"
+
     def files(self) -> dict[str, str]:
         """What is read, for the run's manifest."""
         own = {f"ratios.{name}": path for name, path in self.ratios.items()}
@@ -74,20 +96,39 @@ def build(config: PublishedConfig, setup: CreditSetup) -> FixedCredit:
 
 
 def _from_profile(config: PublishedConfig, setup: CreditSetup) -> np.ndarray:
-    profile = read_profile(Path(config.profile))
-    if profile.published is None:
-        raise ConfigError(
-            [f"credit.profile {config.profile}: a reward there is negative, so it has no ratios"]
-        )
+    profile, rows = published_rows(config.profile, setup.rewards)
+    warn_of_another_base(profile, config.profile, setup)
     knots = np.array([1.0, *profile.probes, 0.0])
-    rows = np.array(profile.published)[reward_rows(profile, setup.rewards)]
     return np.stack([np.interp(-np.asarray(setup.sigmas), -knots, row) for row in rows])
 
 
-def _from_files(config: PublishedConfig, setup: CreditSetup) -> np.ndarray:
-    wrong = set(setup.rewards) ^ set(config.ratios)
+def published_rows(path: str, rewards: tuple[str, ...]) -> tuple[Profile, np.ndarray]:
+    """A profile and its (K, P + 2) published curves of ``rewards``.
+
+    Raises:
+        ConfigError: It has none, or not of each reward.
+        DataError: It cannot be read.
+    """
+    profile = read_profile(Path(path))
+    try:
+        rows = reward_rows(profile, rewards)
+    except ConfigError as error:
+        raise ConfigError([f"credit.profile {path}: {p}" for p in error.problems]) from None
+    if profile.published is None:
+        raise ConfigError(
+            [f"credit.profile {path}: a reward there is negative, so it has no ratios"]
+        )
+    return profile, np.array(profile.published)[rows]
+
+
+def _check_names(ratios: dict[str, str], rewards: tuple[str, ...]) -> None:
+    wrong = set(rewards) ^ set(ratios)
     if wrong:
         raise ConfigError([f"credit.ratios: must name each reward, see {sorted(wrong)}"])
+
+
+def _from_files(config: PublishedConfig, setup: CreditSetup) -> np.ndarray:
+    _check_names(config.ratios, setup.rewards)
     rows = [published_curve(Path(config.ratios[name]), setup.sigmas) for name in setup.rewards]
     return np.stack(rows)
 
@@ -102,9 +143,7 @@ def published_curve(path: Path, sigmas: np.ndarray) -> np.ndarray:
     Raises:
         DataError: The file is no NPZ, its arrays do not fit, or it was made on another grid.
     """
-    ratio, grid = _read_arrays(path)
-    if ratio.ndim != 2 or ratio.shape[1] != len(sigmas) - 1:
-        raise DataError(f"ratio must be (N, {len(sigmas) - 1}), got {ratio.shape}", path=path)
+    ratio, grid = read_ratios(path, len(sigmas) - 1)
     if grid.shape != sigmas.shape or not np.allclose(grid, sigmas, rtol=0.0, atol=_SAME_LEVEL):
         raise DataError(
             f"sigmas are {_short(grid)}, but the run's are {_short(sigmas)}: measure on the run's "
@@ -117,7 +156,12 @@ def published_curve(path: Path, sigmas: np.ndarray) -> np.ndarray:
         raise DataError(str(error), path=path) from error
 
 
-def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_ratios(path: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """(N, T) ratios and the noise levels that the file gives for them, not yet compared.
+
+    Raises:
+        DataError: The file is no NPZ, or its ratios are of another number of steps.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             ratio, sigmas = (np.asarray(file[name]) for name in ("ratio", "sigmas"))
@@ -126,6 +170,8 @@ def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     for name, array in (("ratio", ratio), ("sigmas", sigmas)):
         if array.dtype.kind not in "fiu":
             raise DataError(f"{name} must be real numbers, got {array.dtype}", path=path)
+    if ratio.ndim != 2 or ratio.shape[1] != steps:
+        raise DataError(f"ratio must be (N, {steps}), got {ratio.shape}", path=path)
     return ratio.astype(np.float64), sigmas.astype(np.float64)
 
 
