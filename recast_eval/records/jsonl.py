@@ -23,9 +23,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     A last line without a line feed was torn by a crash: it is dropped with a warning.
 
     Raises:
-        DataError: The file is not UTF-8.
+        DataError: The file cannot be read, or is not UTF-8.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(_unreadable(error), path=path) from error
     *lines, tail = data.split(b"\n")
     if tail:
         log.warning("%s: dropped a torn last line of %d bytes", path, len(tail))
@@ -47,9 +50,7 @@ def read_records(path: Path, kind: type[R]) -> list[R]:
         try:
             found.append(kind.model_validate_json(text))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "line"
-            raise DataError(f"{where}: {first['msg']}", path=path, line=number) from error
+            raise DataError(_say(error, "line: "), path=path, line=number) from error
     return found
 
 
@@ -108,11 +109,28 @@ def read_json(path: Path, kind: type[R]) -> R:
     """Read one record from a JSON file.
 
     Raises:
-        DataError: The file is missing or does not fit its schema.
+        DataError: The file cannot be read or does not fit its schema.
     """
     try:
         return kind.model_validate_json(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise DataError("no such file", path=path) from error
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise DataError(str(error).replace("\n", "; "), path=path) from error
+    except OSError as error:
+        raise DataError(_unreadable(error), path=path) from error
+    except ValidationError as error:
+        raise DataError(_say(error), path=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error})", path=path) from error
+
+
+def _unreadable(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return f"cannot be read ({error.strerror or error})"
+
+
+def _say(error: ValidationError, whole: str = "") -> str:
+    """The first thing that is wrong, with the place of it, and how many more there are."""
+    first, *others = error.errors(include_url=False, include_input=False)
+    where = "".join(f"{part}." for part in first["loc"])[:-1]
+    more = f" (and {len(others)} more)" if others else ""
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{f'{where}: ' if where else whole}{message}{more}"

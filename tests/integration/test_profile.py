@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 import recast_train.commands
 from recast_eval.console import build_app
 from recast_eval.errors import ConfigError, DataError, RecastError
-from recast_eval.records import CreditRecord, read_json, read_records
+from recast_eval.records import CreditRecord, Manifest, file_sha256, read_json, read_records
 from recast_train.config import make_plan
+from recast_train.credit import CREDITS
 from recast_train.credit.profile import Profile, read_profile
 from recast_train.parts import build_policy
 from recast_train.profiling import (
@@ -25,6 +26,7 @@ from recast_train.profiling import (
     read_image_list,
     run_profile,
 )
+from recast_train.run_folder import RunFolder
 from tests.support.tiny_run import Book, tiny_recipe, tiny_run
 from tests.support.tiny_sd3 import save_tiny_sd3
 
@@ -177,6 +179,43 @@ def test_a_run_from_a_profile(base: Path, tmp_path: Path, credit: dict[str, Any]
     records = list(read_records(parts.folder.credit, CreditRecord))
     assert records[0].kind == credit["kind"]
     assert (tmp_path / "run" / "checkpoints").is_dir()
+
+
+def test_budgets_whose_sum_overflows_are_refused(profile: tuple[Path, Profile]) -> None:
+    done = cli(
+        "weights", str(profile[0]), "--budget", "finish=1e308", "--budget", "composition=1e308"
+    )
+    assert isinstance(done.exception, RecastError)
+    assert "--budget: their sum must be finite" in str(done.exception)
+
+
+def test_weights_default_to_what_a_recipe_would_get(tmp_path: Path) -> None:
+    path = str(_colour_profile(tmp_path))
+    budgets = ("--budget", "red=3", "--budget", "blue=1")
+    kind = CREDITS.load("recast").config(profile="").floor
+    plain, same = (
+        cli("weights", path, *budgets, *more).output for more in ((), ("--floor", str(kind)))
+    )
+    assert plain == same
+    assert plain != cli("weights", path, *budgets, "--floor", "0").output
+
+
+@pytest.mark.parametrize("out", [".", "taken/p.json"])
+def test_a_place_that_cannot_be_written_is_said_before_a_model_is_loaded(
+    recipe: Path, tmp_path: Path, out: str
+) -> None:
+    (tmp_path / "taken").write_text("", "utf-8")
+    nothing = ["model.base=/nowhere"]  # loading it would be another error
+    with pytest.raises(ConfigError, match="--out"):
+        run_profile(str(recipe), out=tmp_path / out, overrides=nothing, device="cpu")
+
+
+def test_the_manifest_names_the_profile_by_its_content(base: Path, tmp_path: Path) -> None:
+    made = _colour_profile(tmp_path)
+    values = tiny_recipe(base, credit={"kind": "recast", "profile": str(made)})
+    RunFolder(tmp_path).write_manifest(make_plan(values, scorers=Book()), "0", {})
+    digests = read_json(tmp_path / "manifest.json", Manifest).digests
+    assert digests["credit:profile"] == file_sha256(made)
 
 
 def _colour_profile(folder: Path) -> Path:

@@ -209,3 +209,10 @@ def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     (broken / "palette.json").write_text('{"cell": 0}', encoding="utf-8")
     with pytest.raises(Exception, match="palette"):
         make_policy(broken)
+
+
+def test_no_more_steps_than_tokens(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    with pytest.raises(ConfigError, match=r"sampler.steps: .* 16 tokens"):
+        make_policy(folder, steps=17)
+    assert bool((make_policy(folder, steps=16).sigmas.diff() < 0).all())

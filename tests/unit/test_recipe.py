@@ -10,8 +10,11 @@ import pytest
 import yaml
 
 from recast_eval.errors import ConfigError, PluginError
+from recast_eval.records import write_json
 from recast_eval.scorers import ScorerCard, ScorerSpec
 from recast_train.config import load_plan, make_plan, read_yaml
+from recast_train.credit.gaussian import COARSE, FINE, draw, shifted_sigmas
+from recast_train.credit.profile import Origin, build_profile
 from recast_train.methods._policy_gradient import WindowConfig
 from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
 
@@ -107,6 +110,89 @@ def test_a_window_that_fits_nothing_is_said_before_anything_is_loaded(
     assert re.search(said, _problems(override, method=method))
 
 
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A profile of ``ocr`` and ``other``; the mean of ``ocr`` is below 0."""
+    sigmas = shifted_sigmas(6)
+    generator = np.random.default_rng(0)
+    samples = draw((COARSE, FINE), sigmas[1:-1], prompts=6, images=4, generator=generator)
+    origin = Origin("toy", "0" * 16, "gaussian", "rollouts", ("ocr", "other"), sigmas)
+    made = build_profile(origin, samples, generator=generator)
+    path = tmp_path_factory.mktemp("profile") / "p.json"
+    write_json(path, made.model_copy(update={"mean": [-1.0, 0.5], "published": None}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("credit", "said"),
+    [
+        ({"kind": "recast"}, "credit.profile .*: rewards: .* not finish"),
+        ({"kind": "static-rms"}, "credit.profile .*: rewards: .* not finish"),
+        ({"kind": "recast-published"}, "credit.profile .*: rewards: .* not finish"),
+        ({"kind": "recast", "estimator": "guess"}, "estimator: .* not 'guess'"),
+        ({"kind": "reversed", "gain": "d2"}, "credit.gain: .*mean > 0"),
+        ({"kind": "recast-published"}, "credit.profile .*negative"),
+        ({"kind": "separable", "temperature": {"ocr": 1.0}}, "credit.temperature: .*other"),
+    ],
+)
+def test_a_profile_that_does_not_fit_is_said_before_anything_is_loaded(
+    profile: str, credit: dict[str, Any], said: str
+) -> None:
+    rewards = {"ocr": 3, "finish" if "finish" in said else "other": 1}
+    values = _values(rewards=rewards, credit={"kind": "recast", "profile": profile})
+    if "finish" not in said:
+        make_plan(values, scorers=_Book())
+    assert re.search(said, _problems(rewards=rewards, credit={"profile": profile, **credit}))
+
+
+@pytest.mark.parametrize(
+    ("credit", "overrides", "said"),
+    [
+        ("{kind: recast-online}", ["probes.groups=1"], r"credit.kind: .* 2 prompts .* got 1"),
+        ("{kind: recast-online}", ["groups.prompts_per_epoch=1"], "2 prompts .* got 1"),
+        ("{kind: recast-online, temperature: {ocr: 1}}", [], "credit.temperature: .*finish"),
+        ("{kind: fixed-columns, schedule: window, start: 8}", [], "credit.length: .* step 12 of"),
+        ("{kind: recast-published, ratios: {ocr: setup.cfg}}", [], "credit.ratios: .*finish"),
+    ],
+)
+def test_a_credit_that_cannot_learn_is_said_before_anything_is_loaded(
+    credit: str, overrides: list[str], said: str
+) -> None:
+    assert re.search(said, _problems(f"credit={credit}", *overrides))
+
+
+def test_one_prompt_is_enough_for_a_credit_with_nothing_to_share() -> None:
+    sets = ["credit={kind: recast-online}", "probes.groups=1"]
+    make_plan(_values(rewards={"ocr": 1}), sets, scorers=_Book())
+
+
+def test_ratios_of_another_number_of_steps(tmp_path: Path) -> None:
+    np.savez(tmp_path / "r.npz", ratio=np.ones((3, 7)), sigmas=np.linspace(1, 0, 8))
+    files = {name: str(tmp_path / "r.npz") for name in ("ocr", "finish")}
+    text = _problems(credit={"kind": "recast-published", "ratios": files})
+    assert text.count(r"ratio must be (N, 10), got (3, 7)") == 2
+
+
+def test_a_schedule_where_the_method_has_its_own() -> None:
+    said = _problems(
+        model={"kind": "masked"}, method={"kind": "rebrl"}, credit={"kind": "fixed-columns"}
+    )
+    assert "credit.kind: fixed-columns" in said
+
+
+@pytest.mark.parametrize("steps", [16, 17])
+def test_a_masked_policy_has_no_more_steps_than_tokens(tmp_path: Path, steps: int) -> None:
+    (tmp_path / "transformer").mkdir()
+    (tmp_path / "transformer" / "config.json").write_text('{"sample_size": 4}', "utf-8")
+    model = {"kind": "masked", "base": str(tmp_path)}
+    values = _values(model=model, method={"kind": "rebrl"}, sampler={"steps": steps})
+    if steps == 16:
+        make_plan(values, scorers=_Book())
+        return
+    with pytest.raises(ConfigError, match=r"sampler.steps.* 16 tokens.* 17"):
+        make_plan(values, scorers=_Book())
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -140,6 +226,10 @@ def test_all_mistakes_at_once_with_the_file() -> None:
     text = _problems("epochs=0", "seed=-1", "rewards.blur=1", "method.beta=-1")
     assert len(text.splitlines()) == 4
     assert all(line.startswith("r.yaml: ") for line in text.splitlines())
+
+
+def test_budgets_whose_sum_overflows() -> None:
+    assert "their sum must be finite" in _problems(rewards={"ocr": 1e308, "finish": 1e308})
 
 
 def test_no_budget_at_all() -> None:

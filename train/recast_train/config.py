@@ -127,7 +127,8 @@ def make_plan(
     }
     for key, (_, config) in blocks.items():
         if hasattr(config, "clashes"):
-            problems += [f"{key}.{p}" for p in config.clashes(recipe)]
+            block = "model" if key == "policy" else key
+            problems += [f"{block}.{p}" for p in config.clashes(recipe)]
     rewards = _cards(recipe, scorers, problems)
     if all(spec is not None for spec, _ in blocks.values()):
         problems += _mismatches(recipe, {k: spec for k, (spec, _) in blocks.items()})
@@ -285,6 +286,8 @@ def _mismatches(recipe: Recipe, specs: Mapping[str, Any]) -> Iterator[str]:
             f"sampler.solver: {policy.name} has {', '.join(policy.solvers)}, "
             f"got {recipe.sampler.solver!r}"
         )
+    if specs["credit"].name == "fixed-columns" and method.policy_kind == "masked":
+        yield f"credit.kind: fixed-columns, but {method.name} weights its steps itself"
     if recipe.mode == "pre" and aggregator.name != "weighted-sum":
         yield (
             "mode: pre mixes raw rewards before there are advantages, "

@@ -217,6 +217,7 @@ def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray)
         rms_match=cfg.rms_match,
         clip=cfg.clip,
         budgets=parts.plan.budgets,
+        column_mass=parts.column_mass,
     )
     return torch.from_numpy(found).float()
 
@@ -237,6 +238,7 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
             rms_match=cfg.rms_match,
             clip=cfg.clip if recipe.mode == "loss" else None,
             budgets=parts.plan.budgets,
+            column_mass=parts.column_mass,
         )
         mixed = torch.from_numpy(found).float()
     else:

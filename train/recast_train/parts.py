@@ -50,6 +50,8 @@ class Parts:
     ema: Ema
     num_steps: int
     """T, noise levels that are trained on."""
+    column_mass: np.ndarray | None = None
+    """(T,) the method's own weighting of the steps; None: all alike."""
     step: int = 0
     """Optimiser steps done."""
     epoch: int = 0
@@ -179,6 +181,8 @@ def build_parts(
         sigmas=policy.sigmas.numpy().astype(np.float64),
         column_mass=None if mass is None else np.asarray(mass),
         seed=derive_seed(recipe.seed, "credit"),
+        # one process is enough to say that a profile is of another model
+        base_model="" if distributed.rank() else str(plan.policy_config.base),
     )
     cfg = recipe.optimiser
     parameters = policy.parameters()
@@ -211,6 +215,7 @@ def build_parts(
         optimiser=optimiser,
         ema=Ema(parameters, recipe.ema_ceiling),
         num_steps=num_steps,
+        column_mass=setup.column_mass,
     )
     resume_parts(parts)
     check_disk(folder.root, checkpoint_bytes(parts) * ((recipe.keep_checkpoints or 3) + 1))

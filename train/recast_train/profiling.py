@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -84,7 +85,8 @@ def run_profile(
         device: Torch device; CUDA if there is one and none is named.
 
     Raises:
-        ConfigError: Arguments or recipe are wrong, or the run has a single denoising step.
+        ConfigError: Arguments or recipe are wrong, the profile cannot be written where it
+            should, or the run has a single denoising step.
         DataError: The image folder is broken.
     """
     chosen = settings or ProfileSettings()
@@ -95,6 +97,7 @@ def run_profile(
     listed = None if images is None else read_image_list(images)
     prompts = load_prompts(plan.recipe.prompts) if listed is None else []
     target = out or Path("profiles") / f"{plan.recipe.name}.json"
+    _check_place(target)
     if plan.recipe.threads:
         torch.set_num_threads(plan.recipe.threads)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -107,9 +110,24 @@ def run_profile(
         assert images is not None  # noqa: S101 - listed came from it
         given = _encode(policy, plan, images, listed)
     profile = measure_profile(plan, policy, scorers, given, chosen, generator, images is not None)
-    target.parent.mkdir(parents=True, exist_ok=True)
     write_json(target, profile)
     return target, profile
+
+
+def _check_place(target: Path) -> None:
+    """Make the folder of what will be written, before minutes of measuring.
+
+    Raises:
+        ConfigError: Nothing can be written there.
+    """
+    if target.is_dir():
+        raise ConfigError([f"--out {target}: is a folder; give the name of a file in it"])
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError([f"--out {target}: cannot be written ({error.strerror})"]) from error
+    if not os.access(target.parent, os.W_OK):
+        raise ConfigError([f"--out {target}: may not be written"])
 
 
 def measure_profile(

@@ -103,7 +103,7 @@ class AdvantageConfig:
     scale: Literal["group", "batch"] = "group"
     """Divide by the deviation within the prompt's group, or over the whole epoch."""
     eps: float = 1e-4
-    """Added to that deviation, in reward units."""
+    """The least deviation that is divided by, in reward units."""
     clip: float = 5.0
     """Per-reward advantages are cut to +-clip in mode ``loss``, as its q(A_k) is."""
     rms_match: bool = False
@@ -237,3 +237,5 @@ class Recipe:
             yield "rewards: needs one reward or more"
         elif all(r.budget == 0 for r in self.rewards.values()):
             yield "rewards: all budgets are 0; at least one must be positive"
+        elif sum(r.budget for r in self.rewards.values()) == float("inf"):
+            yield "rewards: the budgets are too large, their sum must be finite"

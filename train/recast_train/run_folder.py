@@ -15,6 +15,7 @@ from recast_eval.records import (
     Manifest,
     MetricRecord,
     append_record,
+    file_sha256,
     hardware,
     package_versions,
     read_records,
@@ -80,12 +81,14 @@ class RunFolder:
         """Say what made this run."""
         recipe = plan.recipe
         cards = {f"scorer:{n}": spec.card.digest() for n, spec in plan.rewards.items()}
+        files = plan.credit_config.files() if hasattr(plan.credit_config, "files") else {}
+        read = {f"credit:{n}": file_sha256(Path(path)) for n, path in files.items()}
         manifest = Manifest(
             command=["recast-train", *sys.argv[1:]],
             versions=package_versions(),
             hardware=hardware(),
             seeds={"recipe": recipe.seed},
-            digests={"recipe": plan.digest(), "prompts": prompts_digest, **cards},
+            digests={"recipe": plan.digest(), "prompts": prompts_digest, **cards, **read},
             facts={
                 "name": recipe.name,
                 "budgets": dict(zip(recipe.rewards, plan.budgets.tolist(), strict=True)),

@@ -157,3 +157,81 @@ def test_pre_has_no_parts() -> None:
     rewards, groups = epoch()
     with pytest.raises(ValueError, match="pre"):
         reward_step_advantages(rewards, groups, STATIC, mode="pre")
+
+
+@pytest.mark.parametrize("mode", ["advantage", "loss"])
+def test_rms_match_leaves_static_credit_alone_under_a_methods_own_columns(mode: Any) -> None:
+    rewards, groups = epoch()
+    mass = np.array([*range(1, 25), 0.0]) / 300  # a step that the method does not train
+    static = np.outer(BUDGETS, mass)
+    given: dict[str, Any] = {"mode": mode, "budgets": BUDGETS, "column_mass": mass}
+    free = step_advantages(rewards, groups, static, **given)
+    assert (step_advantages(rewards, groups, static, rms_match=True, **given) == free).all()
+    parts = [
+        reward_step_advantages(rewards, groups, static, rms_match=match, **given)
+        for match in (True, False)
+    ]
+    assert (parts[0] == parts[1]).all()
+
+
+def test_rms_match_undoes_a_peaked_w_but_not_the_methods_columns() -> None:
+    rewards, groups = epoch()
+    mass = np.arange(1.0, 26) / 325
+    rms = lambda a: np.sqrt((a**2).mean())  # noqa: E731
+    w = peaked() * 25 * mass  # columns are the mass
+    static = step_advantages(rewards, groups, np.outer(w.sum(1), mass))
+    matched = step_advantages(rewards, groups, w, rms_match=True, column_mass=mass)
+    assert rms(matched) == pytest.approx(rms(static), rel=1e-9)
+    # columns that the credit itself chose are a loudness: they are divided out
+    own = step_advantages(rewards, groups, np.outer(BUDGETS, mass), rms_match=True)
+    assert rms(own) == pytest.approx(rms(step_advantages(rewards, groups, STATIC)), rel=1e-9)
+    with pytest.raises(ValueError, match="column_mass"):
+        rms_constant(np.eye(4), w, column_mass=mass[:3])
+
+
+def test_equal_columns_keep_their_constant() -> None:
+    rewards, groups = epoch()
+    each, c = normalise(rewards, groups), 25 * peaked()
+    second = each @ each.T / 96
+    lam = c.mean(axis=1)
+    want = np.sqrt(lam @ second @ lam / (np.einsum("kt,kl,lt->", c, second, c) / 25))
+    assert rms_constant(each, c) == pytest.approx(want, rel=1e-14)
+    assert rms_constant(each, c, column_mass=np.ones(25)) == pytest.approx(want, rel=1e-14)
+
+
+@pytest.mark.parametrize("normaliser", ["group", "batch"])
+def test_a_reward_that_a_whole_group_lacks_leaves_the_others_in_pre(normaliser: Any) -> None:
+    # groups of text-free prompts have no OCR: there the mixture is of the other rewards
+    rewards, groups = epoch()
+    lacks = groups < 2
+    rewards[1, lacks] = np.nan
+    given: dict[str, Any] = {"mode": "pre", "normaliser": normaliser}
+    got = step_advantages(rewards, groups, peaked(), **given)
+    assert (got != 0).all()
+    rest = step_advantages(
+        np.delete(rewards, 1, 0)[:, lacks], groups[lacks], np.delete(peaked(), 1, 0), mode="pre"
+    )
+    if normaliser == "group":
+        np.testing.assert_allclose(got[:, lacks], rest, atol=1e-9)
+    whole = np.where(lacks, np.nanmean(rewards[1]), rewards[1])  # it tells these images nothing
+    rewards[1] = whole
+    np.testing.assert_allclose(got, step_advantages(rewards, groups, peaked(), **given), atol=1e-9)
+
+
+def test_a_reward_that_nobody_has_leaves_the_others_in_pre() -> None:
+    rewards, groups = epoch()
+    rewards[1] = np.nan
+    got = step_advantages(rewards, groups, STATIC, mode="pre")
+    rest = step_advantages(np.delete(rewards, 1, 0), groups, np.delete(STATIC, 1, 0), mode="pre")
+    np.testing.assert_allclose(got, rest, atol=1e-9)
+
+
+def test_parts_are_cut_where_the_mixed_path_cuts() -> None:
+    # one image far from all others: the z-score over the epoch is beyond any clip
+    rewards, groups = epoch()
+    rewards[:, 0] += 10.0
+    given: dict[str, Any] = {"normaliser": "batch", "budgets": BUDGETS}
+    for mode, clip in (("advantage", None), ("loss", 1.0)):
+        parts = reward_step_advantages(rewards, groups, STATIC, mode=mode, clip=1.0, **given)
+        whole = step_advantages(rewards, groups, STATIC, mode=mode, clip=clip, **given)
+        np.testing.assert_allclose(np.einsum("k,ktn->tn", BUDGETS, parts), whole, atol=1e-9)

@@ -1,13 +1,13 @@
 """Every kind of credit, on a policy whose curves are known."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.records import write_json
@@ -95,6 +95,18 @@ def test_all_kinds_are_found_and_say_what_they_are() -> None:
         assert spec.summary
 
 
+def test_no_kind_takes_numbers_that_are_not_finite() -> None:
+    for name in CREDITS:
+        config = CREDITS.load(name).config
+        numbers = [
+            f.name for f in fields(config) if f.type in ("float", float) or "float" in str(f.type)
+        ]
+        for key in numbers:
+            for value in (np.nan, np.inf):
+                with pytest.raises(ValidationError, match="finite"):
+                    TypeAdapter(config).validate_python({"profile": "p", key: value})
+
+
 def test_static_is_the_budgets_over_the_steps() -> None:
     credit = make("static")
     assert (credit.weights() == static_weights(BUDGETS, 10)).all()
@@ -132,6 +144,19 @@ def test_a_column_mass_is_kept(path: str) -> None:
     np.testing.assert_allclose(credit.weights().sum(0), mass, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["recast", "static-rms", "recast-published"])
+def test_a_profile_of_another_base_is_said_once(
+    kind: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(kind, replace(SETUP, base_model="gaussian"), profile=path)
+    make(kind, profile=path)  # who asks does not say whom for
+    assert not caplog.records
+    make(kind, replace(SETUP, base_model="starter"), profile=path)
+    (said,) = caplog.messages
+    assert "measured on gaussian" in said
+    assert "trains starter" in said
+
+
 def test_another_grid_and_order_of_rewards(path: str) -> None:
     setup = CreditSetup(("fine", "coarse"), np.array([0.5, 0.5]), shifted_sigmas(25), None, 0)
     w = make("recast", setup, profile=path).weights()
@@ -166,6 +191,36 @@ def test_separable_keeps_budgets_and_frees_columns(path: str) -> None:
     assert np.ptp(w.sum(0)) > 0.02
 
 
+def test_separable_starts_from_the_methods_columns(path: str, profile: Profile) -> None:
+    mass = np.arange(1.0, 11) / 55
+    setup = replace(SETUP, column_mass=mass)
+    w = make("separable", setup, profile=path).weights()
+    demand = make("separable", profile=path, floor=0.0).weights().sum(0)
+    want = 0.9 * mass * demand / (mass * demand).sum() + 0.1 * mass
+    np.testing.assert_allclose(w, np.outer(BUDGETS, want), atol=1e-12)
+    # gains that are the same at every step demand nothing: the method's columns stay
+    steps = 1 - profile.probes[0] + np.zeros((3, len(profile.probes)))
+    even = steps + (profile.probes[0] - np.array(profile.probes))
+    flat = {
+        name: curve.model_copy(
+            update={"information": even.tolist(), "replicates": [even.tolist()] * 2}
+        )
+        for name, curve in profile.estimates.items()
+    }
+    write_json(Path(path), profile.model_copy(update={"estimates": flat}))
+    alike = replace(setup, sigmas=np.linspace(1, 0, 11))
+    w = make("separable", alike, profile=path, floor=0.0).weights()
+    np.testing.assert_allclose(w, np.outer(BUDGETS, mass), atol=1e-6)
+
+
+def test_separable_heeds_the_cap(path: str) -> None:
+    gains = np.array(make("separable", profile=path, shrink=False).record(0).gains)
+    ghat = gains / gains.mean(1, keepdims=True)
+    want = np.exp(BUDGETS @ np.minimum(ghat, 1.5))
+    w = make("separable", profile=path, shrink=False, floor=0.0, cap=1.5).weights()
+    np.testing.assert_allclose(w.sum(0), want / want.sum(), atol=1e-9)
+
+
 def test_window_and_tempflow_schedules() -> None:
     window = make("fixed-columns", schedule="window", start=2, length=4).weights()
     np.testing.assert_allclose(window[:, 2:6], BUDGETS[:, None] / 4 * np.ones(4))
@@ -195,6 +250,13 @@ def test_static_rms_is_as_loud_as_the_peaked_w(path: str) -> None:
     again = make("static-rms", profile=path)
     again.load_state(json.loads(json.dumps(credit.state())))
     assert (again.weights() == credit.weights()).all()
+
+
+def test_static_rms_under_a_methods_columns_is_as_loud_as_recast(path: str) -> None:
+    setup = replace(SETUP, column_mass=np.arange(1.0, 11) / 55)
+    loud = make("static-rms", setup, profile=path).weights()
+    peaked = make("recast", setup, profile=path).weights()
+    assert (loud**2).sum() == pytest.approx((peaked**2).sum())  # uncorrelated rewards
 
 
 class TestPublished:
@@ -231,6 +293,42 @@ class TestPublished:
         with pytest.raises(DataError, match="NPZ"):
             make("recast-published", setup, ratios=files)
 
+    @pytest.mark.parametrize(
+        ("arrays", "said"),
+        [
+            ({"ratio": np.ones((4, 10)), "sigmas": np.linspace(1, 0, 11)}, "sigmas are .* run's"),
+            ({"ratio": np.ones((4, 10)), "sigmas": SIGMAS[::-1]}, "noise first"),
+            ({"ratio": np.ones((4, 10)), "sigmas": SIGMAS[1:]}, "sigmas are .* run's"),
+            ({"ratio": np.ones((4, 10))}, "'ratio' and 'sigmas'"),
+            ({"ratio": np.ones((0, 10)), "sigmas": SIGMAS}, "N, T >= 1"),
+            ({"ratio": np.zeros((4, 10)), "sigmas": SIGMAS}, "are 0"),
+            ({"ratio": np.full((4, 10), 1j), "sigmas": SIGMAS}, "real numbers"),
+            ({"ratio": np.full((4, 10), -1.0), "sigmas": SIGMAS}, ">= 0"),
+            (b"", "NPZ"),
+            ("npy", "NPZ"),
+        ],
+    )
+    def test_a_file_that_does_not_fit_is_named(
+        self, tmp_path: Path, arrays: Any, said: str
+    ) -> None:
+        file = tmp_path / "a.npz"
+        if arrays == b"":
+            file.write_bytes(b"")
+        elif isinstance(arrays, str):
+            np.save(tmp_path / "a.npy", np.ones((4, 10)))
+            (tmp_path / "a.npy").rename(file)
+        else:
+            np.savez(file, **arrays)
+        setup = CreditSetup(("a",), np.ones(1), SIGMAS, None, 0)
+        with pytest.raises(DataError, match=f"a.npz: .*{said}"):
+            make("recast-published", setup, ratios={"a": str(file)})
+
+    def test_noise_levels_in_half_precision_are_the_same(self, tmp_path: Path) -> None:
+        arrays = {"ratio": np.ones((4, 10)), "sigmas": SIGMAS.astype(np.float16)}
+        np.savez(tmp_path / "a.npz", **arrays)
+        setup = CreditSetup(("a",), np.ones(1), SIGMAS, None, 0)
+        margins(make("recast-published", setup, ratios={"a": str(tmp_path / "a.npz")}), np.ones(1))
+
     def test_one_source(self) -> None:
         config = CREDITS.load("recast-published").config
         assert any("one of them" in p for p in config().problems())
@@ -249,6 +347,10 @@ class TestProfileFile:
             ("published", [[0.0]]),
             ("surprise", 1),
             ("sigmas", [0.0, 1.0]),
+            ("sigmas", []),
+            ("sigmas", [1.0]),
+            ("rewards", ["coarse", "coarse", "fine"]),
+            ("variance", [-0.1, 0.1, 0.1]),
         ],
     )
     def test_a_broken_file_is_refused(self, path: str, key: str, value: Any) -> None:
@@ -259,6 +361,40 @@ class TestProfileFile:
             read_profile(Path(path))
         config = CREDITS.load("recast").config(profile=path)
         assert any("recast-train profile" in p for p in config.problems())
+
+    def test_one_replicate_has_no_spread(self, path: str, profile: Profile) -> None:
+        short = {
+            name: curve.model_copy(update={"replicates": curve.replicates[:1]})
+            for name, curve in profile.estimates.items()
+        }
+        write_json(Path(path), profile.model_copy(update={"estimates": short}))
+        with pytest.raises(DataError, match="replicates"):
+            read_profile(Path(path))
+
+    def test_a_folder_is_no_profile(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=f"{tmp_path}: .*directory"):
+            read_profile(tmp_path)
+        config = CREDITS.load("recast").config(profile=str(tmp_path))
+        assert any("recast-train profile" in p for p in config.problems())
+
+    def test_what_is_wrong_in_a_file_is_one_short_line(self, path: str) -> None:
+        Path(path).write_text('{"rewards": 3}', "utf-8")
+        with pytest.raises(DataError) as caught:
+            read_profile(Path(path))
+        assert str(caught.value) == f"{path}: recipe_name: Field required (and 12 more)"
+
+    @pytest.mark.parametrize("value", [1e-308, 1e-320, 1e-4, np.inf, np.nan, 0.0, -1.0])
+    def test_a_temperature_out_of_reach_is_refused(self, path: str, value: float) -> None:
+        config = CREDITS.load("recast").config(profile=path, temperature=value)
+        assert any(p.startswith("temperature: must be") for p in config.problems())
+        each = CREDITS.load("recast").config(profile=path, temperature={"fine": value})
+        assert any(p.startswith("temperature: must be") for p in each.problems())
+        other = CREDITS.load("recast-published").config(profile=path, temperature=value)
+        assert any(p.startswith("temperature: must be") for p in other.problems())
+
+    def test_a_cap_that_is_no_number_is_refused(self, path: str) -> None:
+        config = CREDITS.load("recast").config(profile=path, cap=np.nan)
+        assert any(p.startswith("cap: must be") for p in config.problems())
 
     def test_what_does_not_fit_is_named(self, path: str, profile: Profile) -> None:
         with pytest.raises(ConfigError, match="not ocr"):
@@ -400,8 +536,34 @@ def test_a_moving_mean_is_unbiased_from_the_start() -> None:
     np.testing.assert_allclose(moving.mean(), [[0.58 / 0.19, 4]])
 
 
-def test_a_fixed_credit_notices_another_profile_on_resume(path: str) -> None:
-    state = make("recast", profile=path).state()
-    make("recast", profile=path).load_state(state)
-    with pytest.raises(ValueError, match="new run"):
-        make("recast", profile=path, floor=0.5).load_state(state)
+@pytest.mark.parametrize(
+    "kind",
+    ["recast", "reversed", "shuffled", "separable", "static-rms", "recast-published"],
+)
+def test_another_profile_is_noticed_on_resume(kind: str, path: str, profile: Profile) -> None:
+    state = json.loads(json.dumps(make(kind, profile=path).state()))
+    make(kind, profile=path).load_state(state)
+    other = profile.model_copy(deep=True)
+    turned = {
+        name: curve.model_copy(update={"information": curve.information[::-1]})
+        for name, curve in profile.estimates.items()
+    }
+    assert profile.published is not None
+    changed = {"estimates": turned, "published": profile.published[::-1]}
+    write_json(Path(path), other.model_copy(update=changed))
+    with pytest.raises(ConfigError, match=f"{kind}.*profile changed.*--out"):
+        make(kind, profile=path).load_state(state)
+
+
+def test_a_static_rms_run_from_before_its_profile_was_noted_goes_on(path: str) -> None:
+    credit = make("static-rms", profile=path)
+    credit.load_state({"factor": 1.25})
+    np.testing.assert_allclose(credit.weights().sum(), 1.25)
+
+
+def test_files_that_a_credit_reads_are_named(path: str) -> None:
+    for kind in ("recast", "static-rms", "recast-published"):
+        assert CREDITS.load(kind).config(profile=path).files() == {"profile": path}
+    assert CREDITS.load("recast-published").config(ratios={"a": "b.npz"}).files() == {
+        "ratios.a": "b.npz"
+    }

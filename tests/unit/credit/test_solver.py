@@ -219,6 +219,8 @@ class TestDegenerate:
             ({"gains": [[1.0, -0.5], [0.0, 1.0]]}, "gains"),
             ({"gains": [1.0, 2.0]}, "gains"),
             ({"temperature": 0.0}, "temperature"),
+            ({"temperature": 1e-320}, "temperature"),
+            ({"temperature": 1e-308}, "temperature"),
             ({"temperature": [1.0, 2.0, 3.0]}, "temperature"),
             ({"floor": 1.5}, "floor"),
             ({"column_mass": [1.0]}, "column_mass"),
@@ -275,3 +277,9 @@ def test_static_weights() -> None:
     for steps in (0, 2.5):
         with pytest.raises(ValueError, match="steps"):
             static_weights([1, 1], steps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("steps", [0, 1.5, np.inf, np.nan])
+def test_a_number_of_steps_is_whole(steps: float) -> None:
+    with pytest.raises(ValueError, match="steps must be a whole number"):
+        static_weights([1.0], steps)  # type: ignore[arg-type]

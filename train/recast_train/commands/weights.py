@@ -12,7 +12,7 @@ def weights(
         list[str], typer.Option(help="NAME=V, once a reward; budgets are normalised to sum 1")
     ],
     temperature: Annotated[float, typer.Option(help="kernel exp(ghat / temperature)")] = 1.0,
-    floor: Annotated[float, typer.Option(help="share of static W mixed in, 0 to 1")] = 0.0,
+    floor: Annotated[float, typer.Option(help="share of static W mixed in, 0 to 1")] = 0.1,
     gain: Annotated[str, typer.Option(help="r2, d2 or kl")] = "r2",
     estimator: Annotated[str, typer.Option(help="whose curve [default: the best there]")] = "",
     shrink: Annotated[bool, typer.Option(help="pull noisy gains to flat")] = True,

@@ -128,6 +128,7 @@ def step_advantages(
     clip: float | None = None,
     budgets: npt.ArrayLike | None = None,
     density: npt.ArrayLike | None = None,
+    column_mass: npt.ArrayLike | None = None,
 ) -> Array:
     """Mix K rewards into one advantage per step and sample.
 
@@ -144,10 +145,12 @@ def step_advantages(
         clip: Bound on the absolute advantage (5 in DiffusionNFT), None for none.
         budgets: (K,) row sums of W, see ``step_coefficients``.
         density: (T,) training density of the steps, see ``step_coefficients``.
+        column_mass: (T,) column sums of static W, for ``rms_match``; equal if None.
 
     Returns:
         (T, N) float64. A sample whose reward failed gets nothing from that reward; in
-        ``pre``, where the mixture is then unknown, its whole advantage is 0.
+        ``pre``, where the mixture is then unknown, its whole advantage is 0. A reward that a
+        whole group lacks, as it does not apply to the prompt, drops out of that mixture.
 
     Raises:
         ValueError: Shapes do not fit, an unknown mode, W negative or not finite.
@@ -159,7 +162,7 @@ def step_advantages(
     coefficients = step_coefficients(weights, budgets=budgets, density=density)
     if mode == "pre":
         active = coefficients.max(axis=1) > 0
-        mixture = _mix(coefficients[active], np.asarray(parts)[active])
+        mixture = _mix(coefficients[active], _level(parts[active], groups))
         mixed = normalise(mixture, groups, eps=eps, normaliser=normaliser)
         return mixed if clip is None else np.clip(mixed, -clip, clip)
     each = normalise(parts, groups, eps=eps, normaliser=normaliser)
@@ -167,7 +170,7 @@ def step_advantages(
         each = np.clip(each, -clip, clip)
     mixed = _mix(coefficients, each)
     if rms_match:
-        mixed *= rms_constant(each, coefficients)
+        mixed *= rms_constant(each, coefficients, column_mass=column_mass)
     return mixed if clip is None else np.clip(mixed, -clip, clip)
 
 
@@ -183,6 +186,7 @@ def reward_step_advantages(
     clip: float | None = None,
     budgets: npt.ArrayLike | None = None,
     density: npt.ArrayLike | None = None,
+    column_mass: npt.ArrayLike | None = None,
 ) -> Array:
     """Per-reward advantages for an aggregator that weighs the rewards itself (MARBLE).
 
@@ -198,37 +202,56 @@ def reward_step_advantages(
     parts = _parts(rewards, weights, mode, clip)
     coefficients = step_coefficients(weights, budgets=budgets, density=density)
     each = normalise(parts, groups, eps=eps, normaliser=normaliser)
-    if clip is not None:
+    if mode == "loss" and clip is not None:
         each = np.clip(each, -clip, clip)
     share = np.asarray(weights, dtype=np.float64).sum(axis=1) if budgets is None else budgets
     multiplier = coefficients / np.maximum(np.asarray(share, np.float64), 1e-300)[:, None]
     multiplier[coefficients.max(axis=1) == 0] = 0.0
     out: Array = multiplier[:, :, None] * each[:, None, :]
-    return out * rms_constant(each, coefficients) if rms_match else out
+    if rms_match:
+        out *= rms_constant(each, coefficients, column_mass=column_mass)
+    return out
 
 
-def rms_constant(advantages: npt.ArrayLike, coefficients: npt.ArrayLike) -> float:
+def rms_constant(
+    advantages: npt.ArrayLike,
+    coefficients: npt.ArrayLike,
+    *,
+    column_mass: npt.ArrayLike | None = None,
+) -> float:
     """Root mean square of the static mixture over that of the credited one.
 
-    ``sqrt(lambda' C lambda / mean_j w_j' C w_j)`` with ``w_j`` the coefficients of step j,
-    ``lambda`` their mean over steps and C the rewards' second moments. One number for all
-    steps keeps the shape of W and the ratio of the budgets.
+    ``sqrt(sum_j s_j' C s_j / sum_j w_j' C w_j)`` with ``w_j`` the coefficients of step j,
+    ``s_j`` those of static W and C the rewards' second moments. One number for all steps
+    keeps the shape of W and the ratio of the budgets.
 
     Args:
         advantages: (K, N) normalised rewards.
         coefficients: (K, T) from ``step_coefficients``.
+        column_mass: (T,) >= 0, column sums of static W: a method's own weighting of its
+            steps is no loudness of the credit. Equal if None, so that columns which a
+            credit chose itself are divided out.
 
     Returns:
-        The factor; exactly 1 if all columns are equal or nothing varies.
+        The factor; exactly 1 if W is static or nothing varies.
+
+    Raises:
+        ValueError: ``column_mass`` does not fit the steps.
     """
     a = np.asarray(advantages, dtype=np.float64)
     c = np.asarray(coefficients, dtype=np.float64)
-    if (c == c[:, :1]).all():
+    static = c.mean(axis=1)
+    share = np.ones(c.shape[1])
+    if column_mass is not None:
+        mass = np.asarray(column_mass, dtype=np.float64)
+        if mass.shape != share.shape or not (mass >= 0).all() or not mass.sum() > 0:
+            raise ValueError(f"column_mass must be ({len(share)},), >= 0 and not all 0, got {mass}")
+        share = mass / mass.mean()
+    if np.allclose(c, np.outer(static, share), rtol=1e-12, atol=0.0):
         return 1.0
     second = a @ a.T / a.shape[1]
-    static = c.mean(axis=1)
     credited = float(np.einsum("kt,kl,lt->", c, second, c)) / c.shape[1]
-    plain = float(static @ second @ static)
+    plain = float(static @ second @ static) * float((share**2).mean())
     return float(np.sqrt(plain / credited)) if credited > 0 and plain > 0 else 1.0
 
 
@@ -253,6 +276,16 @@ def _mix(coefficients: Array, values: Array) -> Array:
     for row, value in zip(coefficients, values, strict=True):
         out += row[:, None] * value[None, :]
     return out
+
+
+def _level(values: Array, groups: npt.ArrayLike) -> Array:
+    """Where a whole group lacks a reward, (K, N) values hold the reward's mean: no preference."""
+    labels = _groups(groups, values.shape[1])
+    there = ~np.isnan(values)
+    lacking = (labels.sums(there.astype(np.float64)) == 0)[:, labels.places]
+    count = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    mean = np.where(there, values, 0.0).sum(axis=1, keepdims=True) / count
+    return np.where(lacking, mean, values)
 
 
 def _groups(groups: npt.ArrayLike, samples: int) -> _Groups:

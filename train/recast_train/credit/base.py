@@ -71,6 +71,8 @@ class CreditSetup:
     """(T+1,)"""
     column_mass: np.ndarray | None
     seed: int
+    base_model: str = ""
+    """What is trained, as the recipe names it; empty: not to be compared with anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class CreditSpec:
 
     name: str
     config: type
+    """Frozen dataclass: the recipe's ``credit:`` block. It may have ``problems()`` and
+    ``clashes(recipe)``, which yield what is wrong, and ``files()``, a label and path of each file
+    that it reads."""
     build: Any
     """Callable: (config, CreditSetup) -> Credit."""
     summary: str = ""

@@ -62,23 +62,36 @@ class Profile(Record):
     squared ratios at sigma 1, the probes and 0; not pooled. None: a reward has no ratio."""
 
     @model_validator(mode="after")
-    def _shapes(self) -> "Profile":
-        k, p = len(self.rewards), len(self.probes)
+    def _grids(self) -> "Profile":
+        if not self.rewards or len(set(self.rewards)) != len(self.rewards):
+            raise ValueError(f"rewards: must be one or more, each once, got {self.rewards}")
+        if len(self.sigmas) < 2:
+            raise ValueError("sigmas: must be two or more")
         for name, grid in (("sigmas", self.sigmas), ("probes", self.probes)):
             if not (np.diff(grid) < 0).all():
                 raise ValueError(f"{name}: must fall strictly")
-        if not p or not self.sigmas[-1] < self.probes[-1] <= self.probes[0] < self.sigmas[0]:
+        if not self.probes or not (
+            self.sigmas[-1] < self.probes[-1] <= self.probes[0] < self.sigmas[0]
+        ):
             raise ValueError("probes: must lie inside the range of sigmas")
+        return self
+
+    @model_validator(mode="after")
+    def _shapes(self) -> "Profile":
+        k, p = len(self.rewards), len(self.probes)
         for name, curve in self.estimates.items():
             for field in ("information", "errors"):
                 if np.shape(getattr(curve, field)) != (k, p):
                     raise ValueError(f"estimates.{name}.{field}: must be ({k}, {p})")
-            if np.shape(curve.replicates)[1:] != (k, p):
-                raise ValueError(f"estimates.{name}.replicates: must be (B, {k}, {p})")
+            draws = np.shape(curve.replicates)
+            if draws[1:] != (k, p) or draws[0] < 2:
+                raise ValueError(f"estimates.{name}.replicates: must be (B > 1, {k}, {p})")
         if self.published is not None and np.shape(self.published) != (k, p + 2):
             raise ValueError(f"published: must be ({k}, {p + 2})")
         if len(self.mean) != k or len(self.variance) != k:
             raise ValueError(f"mean and variance: must be ({k},)")
+        if min(self.variance) < 0:
+            raise ValueError("variance: must not be negative")
         return self
 
     @property

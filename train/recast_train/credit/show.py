@@ -21,7 +21,7 @@ def solve_profile(
     budgets: Sequence[str],
     *,
     temperature: float = 1.0,
-    floor: float = 0.0,
+    floor: float = 0.1,
     gain: str = "r2",
     estimator: str = "",
     shrink: bool = True,
@@ -87,8 +87,11 @@ def parse_budgets(texts: Sequence[str]) -> tuple[dict[str, float], list[str]]:
             problems.append(f"--budget {text}: {name} is given twice")
         else:
             found[name] = number
-    if not problems and not sum(found.values()) > 0:
+    total = sum(found.values())
+    if not problems and not total > 0:
         problems.append("--budget: at least one must be positive")
+    if not problems and total == float("inf"):
+        problems.append("--budget: their sum must be finite")
     return found, problems
 
 

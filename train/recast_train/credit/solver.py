@@ -24,7 +24,7 @@ def static_weights(budgets: npt.ArrayLike, steps: int) -> Array:
     Raises:
         ValueError: A budget is negative or not finite, all are 0, or T < 1.
     """
-    if int(steps) != steps or steps < 1:
+    if not 1 <= steps < float("inf") or int(steps) != steps:
         raise ValueError(f"steps must be a whole number >= 1, got {steps}")
     share = _shares(budgets, "budgets")
     return np.repeat((share / steps)[:, None], int(steps), axis=1)
@@ -97,7 +97,8 @@ def log_kernel(
         (K, T); a row without any gain, or with one that is not finite, is constant.
 
     Raises:
-        ValueError: A gain is negative, or temperature or cap is not positive.
+        ValueError: A gain is negative, or temperature or cap is not positive, or the
+            temperature so small that the kernel overflows.
     """
     g = np.asarray(gains, dtype=np.float64)
     tau = np.asarray(temperature, dtype=np.float64)
@@ -123,7 +124,10 @@ def log_kernel(
     ghat = relative / relative.mean(axis=1, keepdims=True)
     if cap is not None:
         ghat = np.minimum(ghat, cap)
-    out: Array = ghat / (tau[:, None] if tau.shape == (g.shape[0],) else tau)
+    with np.errstate(over="ignore"):
+        out: Array = ghat / (tau[:, None] if tau.shape == (g.shape[0],) else tau)
+    if not np.isfinite(out).all():
+        raise ValueError(f"temperature is too small, ghat / temperature overflows: {tau.tolist()}")
     return out
 
 

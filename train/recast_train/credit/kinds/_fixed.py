@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from recast_eval.errors import ConfigError
 from recast_eval.records import CreditRecord, digest
 from recast_train.credit.base import CreditSetup, Probes
 
@@ -44,14 +45,24 @@ class FixedCredit:
         """Check that the recipe still gives the same W.
 
         Raises:
-            ValueError: It does not: the profile changed since the run began.
+            ConfigError: It does not: the profile changed since the run began.
         """
-        mine = self.record(0).digest
-        if state.get("digest") != mine:
-            raise ValueError(
-                f"credit {self.kind} is {mine} now but was {state.get('digest')} when the run "
-                "began: its profile or budgets changed; start a new run"
-            )
+        check_same(self.kind, state.get("digest"), self.record(0).digest)
+
+
+def check_same(kind: str, before: str | None, now: str) -> None:
+    """Refuse to resume with another W; ``before`` and ``now`` are digests.
+
+    Raises:
+        ConfigError: They differ.
+    """
+    if before != now:
+        raise ConfigError(
+            [
+                f"credit.kind {kind}: its W is {now} now but was {before} when the run began, so "
+                "its profile changed; put that file back, or choose another --out"
+            ]
+        )
 
 
 def make_record(

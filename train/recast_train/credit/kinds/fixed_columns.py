@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from recast_eval.errors import ConfigError
 from recast_train.credit.base import CreditSetup, CreditSpec
 from recast_train.credit.kinds._fixed import FixedCredit
+from recast_train.recipe_types import STRICT, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedColumnsConfig:
     """Which schedule."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schedule: Literal["tempflow", "window"] = "tempflow"
     """``tempflow``: ``sigma_t sqrt(dt)`` with Flow-GRPO's noise (TempFlow-GRPO, arXiv
@@ -29,6 +33,12 @@ class FixedColumnsConfig:
             yield f"start: must not be negative, got {self.start}"
         if self.length < 1:
             yield f"length: must be 1 or more, got {self.length}"
+
+    def clashes(self, recipe: Recipe) -> Iterator[str]:
+        """What does not fit the rest of the recipe: a window beyond the last step."""
+        end, steps = self.start + self.length, recipe.sampler.steps
+        if self.schedule == "window" and end > steps:
+            yield f"length: the window ends at step {end} of {steps} (sampler.steps)"
 
 
 def column_schedule(config: FixedColumnsConfig, sigmas: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from recast_train.credit.kinds._moving import Moving
 from recast_train.credit.kinds.shuffled import other_rows
 from recast_train.credit.kinds.static import static_matrix
 from recast_train.credit.measure import Measured, measure, raw_curves, shrink
+from recast_train.recipe_types import Recipe
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,17 @@ class OnlineConfig(SolveConfig):
                 yield f"{key}: must be in [0, 1), got {getattr(self, key)}"
         if not 0 <= self.min_reliability <= 1:
             yield f"min_reliability: must be in [0, 1], got {self.min_reliability}"
+
+    def clashes(self, recipe: Recipe) -> Iterator[str]:
+        """What does not fit the rest of the recipe: an epoch that shows too little."""
+        yield from SolveConfig.clashes(self, recipe)
+        drawn = recipe.groups.prompts_per_epoch
+        shown = min(recipe.probes.groups or drawn, drawn)
+        if shown < 2 and len(recipe.rewards) > 1 and recipe.sampler.steps > 1:
+            yield (
+                "kind: recast-online needs 2 prompts or more an epoch, "
+                f"got {shown} (groups.prompts_per_epoch, probes.groups)"
+            )
 
 
 @dataclass(slots=True)

@@ -1,12 +1,17 @@
 """The ``model:`` block of a recipe for masked image models."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Final
 
 from pydantic import ConfigDict
 
+from recast_eval.content import content
+from recast_eval.errors import MissingError
 from recast_train.policies.sd3.config import LoraBlock
+from recast_train.recipe_types import Recipe
 
 TARGETS: Final = ("to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2")
 """Attention and feed-forward projections of every transformer block."""
@@ -44,3 +49,24 @@ class MaskedConfig:
             yield f"lora.alpha: must be positive, got {self.lora.alpha}"
         if not self.lora.targets:
             yield "lora.targets: must name one module or more"
+
+    def clashes(self, recipe: Recipe) -> Iterator[str]:
+        """What does not fit the rest of the recipe: more steps than a picture has tokens."""
+        tokens = _tokens(self.base)
+        if tokens is not None and recipe.sampler.steps > tokens:
+            yield f"base: {too_many_steps(tokens, recipe.sampler.steps)}"
+
+
+def too_many_steps(tokens: int, steps: int) -> str:
+    """Why more steps than tokens are refused: some would decode nothing, at equal noise levels."""
+    return f"sampler.steps: must be at most the {tokens} tokens of a picture, got {steps}"
+
+
+def _tokens(base: str) -> int | None:
+    """Tokens of a picture, if a model on this disk says; loading one says it too."""
+    try:
+        place = content("train/starter-masked") if base == "starter-masked" else Path(base)
+        side = json.loads((place / "transformer" / "config.json").read_text("utf-8"))["sample_size"]
+        return int(side) ** 2
+    except (MissingError, OSError, ValueError, KeyError, TypeError):
+        return None

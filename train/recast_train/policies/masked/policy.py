@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
+from recast_eval.errors import ConfigError
 from recast_train.policies.base import Condition, PolicySetup, Rollout, Who
-from recast_train.policies.masked.config import MaskedConfig
+from recast_train.policies.masked.config import MaskedConfig, too_many_steps
 from recast_train.policies.masked.loading import Parts, load_parts
 from recast_train.policies.masked.order import draw_tokens, least_confident, planned_steps
 from recast_train.policies.sd3.adapters import Adapters
@@ -44,7 +45,7 @@ class MaskedPolicy:
         setup: Steps, guidance, decode order (``solver``), device.
 
     Raises:
-        ConfigError: A LoRA target names nothing.
+        ConfigError: A LoRA target names nothing, or there are more steps than tokens.
     """
 
     def __init__(self, parts: Parts, config: MaskedConfig, setup: PolicySetup) -> None:
@@ -55,6 +56,8 @@ class MaskedPolicy:
         )
         side = parts.transformer.config.sample_size
         self.grid = (side, side)
+        if setup.steps > side * side:
+            raise ConfigError([too_many_steps(side * side, setup.steps)])
         self.mask_id = int(parts.scheduler.config.mask_token_id)
         self.counts = mask_counts(side * side, setup.steps, parts.scheduler.config.masking_schedule)
         self.sigmas = torch.as_tensor(self.counts / self.counts[0], dtype=torch.float32)
