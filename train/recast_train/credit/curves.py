@@ -177,13 +177,13 @@ def divergence(
     if kind not in GAINS:
         raise ValueError(f"gain must be one of {', '.join(GAINS)}, got {kind!r}")
     if not (mu > 0).all():
-        raise ValueError(f"{kind} gains need rewards with mean > 0, got {mu[:, 0].tolist()}")
+        raise ValueError(f"{kind} gains need rewards with mean > 0, got {_few(mu[~(mu > 0)])}")
     spread = np.maximum(icc, 0.0) * var
     if kind == "d2":
         out: Array = np.log1p(spread / mu**2)
         return out
     if not (mu <= 1).all():
-        raise ValueError(f"kl gains need rewards in [0, 1], got means {mu[:, 0].tolist()}")
+        raise ValueError(f"kl gains need rewards in [0, 1], got means {_few(mu[mu > 1])}")
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(spread > 0, mu * (1.0 - mu) / spread - 1.0, np.inf)
         a = np.maximum(size, 0.0) * mu
@@ -264,6 +264,11 @@ def interpolate(probes: npt.ArrayLike, values: npt.ArrayLike, sigmas: npt.ArrayL
         return heights[:, [0, -1]]
     out: Array = PchipInterpolator(places, heights, axis=1)(steps)
     return out
+
+
+def _few(values: Array) -> str:
+    """Different values, for a message."""
+    return ", ".join(f"{value:.4g}" for value in np.unique(values))
 
 
 def _fill(row: Array) -> Array:
