@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from diffusers.utils import logging as diffusers_logging
 from PIL import Image
 from torch import Generator
+from transformers.utils import logging as transformers_logging
 from typer.testing import CliRunner
 
 import recast_train.commands
@@ -126,6 +128,13 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(recipe: Path, tmp_path: 
     (tmp_path / "metadata.jsonl").write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"2 images or more, and 1 of 3"):
         read_image_list(tmp_path)
+
+
+def test_models_load_in_silence(base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    diffusers_logging.enable_progress_bar()
+    transformers_logging.enable_progress_bar()
+    build_policy(make_plan(tiny_recipe(base), scorers=Book()), "cpu")
+    assert "Loading" not in capfd.readouterr().err
 
 
 def test_a_few_steps_to_the_end_are_the_estimate_at_the_last(base: Path) -> None:
