@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recast_train.credit.curves import divergence, pool_divergence
 from recast_train.credit.estimators import (
     ESTIMATORS,
     Estimate,
@@ -209,6 +210,33 @@ def test_single_images_of_a_prompt_say_nothing(name: str) -> None:
     found = ESTIMATORS[name](samples(40, 1), replicates=3, generator=rng())
     assert not found.measured.any()
     assert (found.information == 0).all()
+
+
+def test_the_mean_is_pooled_within_prompts() -> None:
+    # An easy and a hard prompt, rewards in {0, 1}: 9 of 10 and 1 of 20, in equal numbers.
+    easy, hard = np.tile([1.0] * 9 + [0.0], 4), np.tile([1.0] + [0.0] * 19, 2)
+    rewards = np.concatenate([easy, hard])[None]
+    given = Samples(
+        rewards=rewards,
+        prompts=np.repeat([0, 1], 40),
+        sigmas=np.array([0.5]),
+        completions=rewards[None],  # finished: all is decided
+    )
+    found = forward_pair(given, replicates=2, generator=rng())
+    np.testing.assert_allclose(found.information, 1.0)
+    p = np.array([0.9, 0.05])
+    var = p * (1 - p) * 40 / 39
+    square = p**2 - var / 40  # what 40 images add to a squared mean
+    np.testing.assert_allclose(found.variance, [var.mean()])
+    np.testing.assert_allclose(found.mean**2, [square.mean()])
+    curve = divergence(found.information, found.mean, found.variance, "d2")
+    pooled = pool_divergence(var[:, None], np.sqrt(np.maximum(square, 0)), var, "ratio")
+    np.testing.assert_allclose(curve[0], pooled)
+    # .16; a single prompt with the mean of both, .475, would have .27
+    assert curve[0, 0] == pytest.approx(np.log1p(var.mean() / square.mean()))
+    assert forward_pair(
+        replace(given, rewards=-rewards), replicates=2, generator=rng()
+    ).mean == pytest.approx(-0.475)
 
 
 def test_a_level_that_nothing_was_scored_at_lies_between_its_neighbours() -> None:

@@ -51,7 +51,7 @@ def measure(
         replicates: (B, K, P) of it.
         probes: (P,) noise levels, falling inside (0, 1).
         sigmas: (T+1,) the sampler's grid.
-        mean: (K,) mean rewards, used by ``d2`` and ``kl``.
+        mean: (K,) mean rewards, used by ``d2`` and ``kl``; see ``Estimate.mean``.
         variance: (K,) within-prompt variances; 0 or NaN for a reward that was not measured.
         gain: Kind of curve, see ``curves.divergence``.
         bound: (K,) or one for all, whether ``information`` is no more than a lower bound.
@@ -64,16 +64,15 @@ def measure(
     mu, var = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
     errors = every[1:].std(axis=0) if draws > 1 else np.zeros(every.shape[1:])
     clear = (every[0] > _CLEAR * errors).any(axis=1)
-    known = np.flatnonzero((var > ROUNDING * mu**2) & (clear | ~np.asarray(bound)))
-    curves = np.zeros((draws, rewards, np.size(sigmas)))
-    if len(known):
-        pooled = pooled_information(
-            every[:, known].reshape(draws * len(known), -1),
-            np.tile(errors[known], (draws, 1)) if draws > 1 else None,
-        )
-        mu, var = np.tile(mu[known], draws), np.tile(var[known], draws)
-        grid = interpolate(probes, divergence(pooled, mu, var, gain), sigmas)
-        curves[:, known] = grid.reshape(draws, len(known), -1)
+    known = (var > ROUNDING * mu**2) & (clear | np.logical_not(bound))
+    pooled = pooled_information(
+        every.reshape(draws * rewards, -1), np.tile(errors, (draws, 1)) if draws > 1 else None
+    )
+    # Whatever the mean of a reward without curve, it is no reason to stop.
+    mu, var = np.tile(np.where(known, mu, 1.0), draws), np.tile(np.where(known, var, 0.0), draws)
+    grid = interpolate(probes, divergence(pooled, mu, var, gain), sigmas)
+    curves = grid.reshape(draws, rewards, -1)
+    curves[:, ~known] = 0.0
     steps = np.diff(curves, axis=2)
     return Measured(
         curves=curves[0],

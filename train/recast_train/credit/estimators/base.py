@@ -77,7 +77,9 @@ class Estimate:
     replicates: Array
     """(B, K, P) bootstrap over prompts, widened for their small number."""
     mean: Array
-    """(K,) mean reward."""
+    """(K,) root mean square over prompts of their mean rewards; the plain mean if that is not
+    positive. With it ``variance / mean^2`` is what a ratio to the prompt's own mean varies by,
+    whatever the prompts' difficulty."""
     variance: Array
     """(K,) variance of the reward within prompts; 0 if it is not ``measured``."""
     biased: bool = False
@@ -222,6 +224,8 @@ def from_parts(
     for k in np.flatnonzero(known & ~levels.all(axis=1)):
         icc[:, k] = between(icc[:, k], levels[k], end)
     icc[:, ~known] = 0.0
+    grand = np.nansum(samples.rewards, axis=1) / count
+    square = np.maximum(_mean_square(samples.rewards, own, samples.prompts), grand**2)
     # A bootstrap over C prompts has variance (C - 1) / C of the true one.
     widen = np.sqrt(weights.shape[1] / (weights.shape[1] - 1))
     return Estimate(
@@ -229,10 +233,20 @@ def from_parts(
         sigmas=np.asarray(samples.sigmas, dtype=np.float64),
         information=icc[0],
         replicates=icc[0] + (icc[1:] - icc[0]) * widen,
-        mean=np.where(there, samples.rewards, 0.0).sum(axis=1) / count,
+        mean=np.where(grand > 0, np.sqrt(square), grand),
         variance=np.where(known, spread[0], 0.0),
         biased=biased,
     )
+
+
+def _mean_square(rewards: Array, own: Sums, prompts: npt.NDArray[np.intp]) -> Array:
+    """(K,) mean over prompts of their squared mean reward, less what few images add to it."""
+    cells = prompt_index(prompts)
+    count = cell_sums((~np.isnan(rewards)).astype(np.float64), cells)
+    mean = cell_sums(np.nan_to_num(rewards), cells) / np.maximum(count, 1.0)
+    noise = own.total.T / np.maximum(own.freedom.T, 1.0) / np.maximum(count, 1.0)
+    out: Array = (mean**2 - noise).sum(axis=1) / np.maximum((count > 0).sum(axis=1), 1)
+    return out
 
 
 def between(values: Array, there: npt.NDArray[np.bool_], end: float) -> Array:

@@ -92,7 +92,7 @@ class OnlineCredit:
     missing: Moving = field(init=False)
     """(1 + B, K, P) forward pair minus cross-fit."""
     moments: Moving = field(init=False)
-    """(2, K) mean and within-prompt variance."""
+    """(2, K) mean (see ``Estimate.mean``) and within-prompt variance."""
     matrix: np.ndarray = field(init=False)
     facts: dict[str, Any] = field(default_factory=dict)
     probes: list[float] = field(default_factory=list)
