@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from diffusers.utils import logging as diffusers_logging
 from PIL import Image
 from torch import Generator
+from transformers.utils import logging as transformers_logging
 from typer.testing import CliRunner
 
 import recast_train.commands
@@ -76,9 +78,12 @@ def test_a_reward_that_does_not_apply_is_no_failure(recipe: Path, tmp_path: Path
         "profile", str(recipe), "--out", str(tmp_path / "p.json"), "--device", "cpu",
         "--prompts", "2", "--images-per-prompt", "2", "--probes", "1",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     assert "composition: not applicable to 4 of 4 images" in done.output
     assert "could be scored" not in done.output
+    # Nor was it measured, which a script that goes on with the file must be told.
+    assert done.exit_code == 1, done.output
+    assert "composition: not measured" in done.output
+    assert "finish: not measured" not in done.output
     assert read_profile(tmp_path / "p.json").scored == {"composition": [0, 0], "finish": [4, 4]}
 
 
@@ -117,8 +122,21 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(recipe: Path, tmp_path: 
         read_image_list(tmp_path)
     one = {"file_name": "a.png", "prompt": "a", "prompt_id": "a"}
     (tmp_path / "metadata.jsonl").write_text(json.dumps(one) + "\n", "utf-8")
-    with pytest.raises(ConfigError, match="2 prompts"):
+    with pytest.raises(ConfigError, match="2 prompts or more"):
         read_image_list(tmp_path)
+    # One image a prompt: nothing to compare it with, within the prompt.
+    some = [{**one, "prompt": p} for p in ("a", "b", "c", "c")]
+    text = "".join(json.dumps(line) + "\n" for line in some)
+    (tmp_path / "metadata.jsonl").write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"2 images or more, and 1 of 3"):
+        read_image_list(tmp_path)
+
+
+def test_models_load_in_silence(base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    diffusers_logging.enable_progress_bar()
+    transformers_logging.enable_progress_bar()
+    build_policy(make_plan(tiny_recipe(base), scorers=Book()), "cpu")
+    assert "Loading" not in capfd.readouterr().err
 
 
 def test_a_few_steps_to_the_end_are_the_estimate_at_the_last(base: Path) -> None:

@@ -269,6 +269,7 @@ def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> Pro
         rows=shown.nonzero().flatten(),
         score=score_rows,
         seed=derive_seed(parts.plan.recipe.seed, "probes", number),
+        keep=parts.plan.credit.looks,
     )
 
 

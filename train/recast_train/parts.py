@@ -134,7 +134,8 @@ def sampler_facts(plan: Plan) -> dict[str, Any]:
 
 
 def build_policy(plan: Plan, device: str) -> Any:
-    """Load the policy that a recipe names; see ``PolicySpec``."""
+    """Load the policy that a recipe names; see ``PolicySpec``. The libraries load in silence."""
+    _quieten()
     recipe = plan.recipe
     setup = PolicySetup(
         steps=recipe.sampler.steps,
@@ -149,6 +150,15 @@ def build_policy(plan: Plan, device: str) -> Any:
         shard=distributed.sharded(),
     )
     return plan.policy.build(plan.policy_config, setup)
+
+
+def _quieten() -> None:
+    """The libraries' own loading bars say nothing about training, and litter a log."""
+    from diffusers.utils import logging as diffusers_logging
+    from transformers.utils import logging as transformers_logging
+
+    diffusers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
 
 
 def build_parts(

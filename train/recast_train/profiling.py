@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -222,7 +223,7 @@ def read_image_list(folder: Path) -> list[ImageRecord]:
 
     Raises:
         DataError: It is missing or a line is broken.
-        ConfigError: It lists fewer than two prompts.
+        ConfigError: Fewer than two prompts have two images or more.
     """
     path = folder / "metadata.jsonl"
     if not path.is_file():
@@ -235,8 +236,15 @@ def read_image_list(folder: Path) -> list[ImageRecord]:
         except (ValueError, AttributeError) as error:
             first = str(error).splitlines()[0]
             raise DataError(f"no image record ({first})", path=path, line=number) from error
-    if len({record.prompt for record in found}) < 2:
-        raise ConfigError([f"--images {folder}: a profile needs 2 prompts or more"])
+    counts = Counter(record.prompt for record in found)
+    several = sum(count >= 2 for count in counts.values())
+    if several < 2:
+        raise ConfigError(
+            [
+                f"--images {folder}: images are compared within a prompt, so 2 prompts or more "
+                f"must have 2 images or more, and {several} of {len(counts)} prompts have them"
+            ]
+        )
     return found
 
 

@@ -95,7 +95,6 @@ def _run(
     if distributed.rank() == 0:
         folder.prepare(plan, resume=resume)
     distributed.barrier()
-    _quieten()
     _foretell(plan)
     policy = build_policy(plan, device)
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, device)
@@ -130,15 +129,6 @@ def _foretell(plan: Plan) -> None:
     if found is not None and distributed.rank() == 0:
         for line in describe(found, processes=processes, epochs=plan.recipe.epochs, tflops=300.0):
             log.info("%s", line)
-
-
-def _quieten() -> None:
-    """The libraries' own loading bars say nothing about training, and litter a log."""
-    from diffusers.utils import logging as diffusers_logging
-    from transformers.utils import logging as transformers_logging
-
-    diffusers_logging.disable_progress_bar()
-    transformers_logging.disable_progress_bar()
 
 
 def _bar(epochs: range) -> Iterable[int]:

@@ -172,6 +172,50 @@ class TestGrid:
         np.testing.assert_allclose(pooled_information(raw)[0], [0, 0, 0.4, 1, 1])
         np.testing.assert_allclose(raw_curves(raw, [0.9, 0.5, 0.2], self.SIGMAS)[0, 1], -0.1)
 
+    def test_what_was_not_measured_is_flat_and_not_trusted(self) -> None:
+        noise = 0.01 * np.random.default_rng(0).standard_normal((50, 4, 3))
+        raw = np.array([[0.1, 0.4, 0.9]] * 4)
+        # A file from before has a variance of rounding alone for a constant reward.
+        got = measure(
+            raw,
+            raw + noise,
+            [0.9, 0.5, 0.2],
+            self.SIGMAS,
+            mean=[0.5, 0.0, 0.8, np.nan],
+            variance=[0.1, 0.0, 1e-32, np.nan],
+            gain="d2",
+        )
+        assert got.reliability[0] > 0.9
+        assert got.reliability[1:].tolist() == [0, 0, 0]
+        assert not got.gains[1:].any()
+        assert not got.curves[1:].any()
+
+    def test_a_bound_of_nothing_says_nothing(self) -> None:
+        # Useless features: a bound of 0, and 1 at sigma 0 by definition, without any noise.
+        raw = np.array([[0.0, 0.0, 0.0], [0.0, 0.3, 0.6], [0.01, -0.01, 0.02]])
+        noise = np.array([[0.0], [0.02], [0.02]]) * np.random.default_rng(0).normal(size=(50, 3, 3))
+        args = (raw, raw + noise, [0.9, 0.5, 0.2], self.SIGMAS)
+        one = np.ones(3)
+        bound = measure(*args, mean=one, variance=one, bound=True).reliability
+        assert bound[1] > 0.9
+        assert bound[[0, 2]].tolist() == [0, 0]
+        other = measure(*args, mean=one, variance=one, bound=[True, True, False]).reliability
+        assert other[[0, 1]].tolist() == bound[[0, 1]].tolist()
+        assert other[2] > 0.9  # pairs say that it is decided at the end
+
+    def test_a_mean_that_allows_no_ratio_is_named_once(self) -> None:
+        raw = np.array([[0.0, 0.3, 0.6]] * 2)
+        with pytest.raises(ValueError, match=r"mean > 0, got -0\.5$"):
+            measure(
+                raw,
+                np.stack([raw] * 50),
+                [0.9, 0.5, 0.2],
+                self.SIGMAS,
+                mean=[1.0, -0.5],
+                variance=[1, 1],
+                gain="d2",
+            )
+
     def test_noise_is_not_trusted(self) -> None:
         rng = np.random.default_rng(1)
         relative = rng.gamma(1.0, size=(200, 100, 10))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recast_train.credit.curves import divergence, pool_divergence
 from recast_train.credit.estimators import (
     ESTIMATORS,
     Estimate,
@@ -28,6 +29,7 @@ from recast_train.credit.gaussian import (
     exact_variance,
     shifted_sigmas,
 )
+from recast_train.credit.measure import measure
 
 COORDINATES = (COARSE, MIDDLE, FINE)
 PROBES = shifted_sigmas(25)[[2, 5, 8, 11, 14, 17, 20, 23]]
@@ -171,23 +173,100 @@ def test_a_failure_leaves_the_others_as_they_are(name: str) -> None:
         np.testing.assert_allclose(found.information[[0, 2]], whole.information[[0, 2]], atol=1e-9)
 
 
-def test_few_prompts_are_split_by_sample() -> None:
+def test_few_prompts_are_a_fold_each() -> None:
     found = cross_fit(samples(2, 600), generator=rng())
     assert np.abs(found.information - EXACT).max() < 0.15
 
 
-def test_a_constant_reward_explains_nothing() -> None:
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@pytest.mark.parametrize("what", ["failed", "constant", "rounding", "by prompt", "one prompt"])
+def test_a_reward_that_says_nothing_is_not_measured(name: str, what: str) -> None:
     base = samples(10, 8)
-    flat = replace(base, rewards=np.full_like(base.rewards, 0.3))
-    for estimator in ESTIMATORS.values():
-        found = estimator(flat, replicates=3, generator=rng())
-        assert (found.information == 0).all()
-        assert np.isfinite(found.replicates).all()
+    rewards = base.rewards.copy()
+    rewards[1] = {
+        "failed": np.nan,
+        "constant": 0.3,
+        "rounding": 0.8,  # the mean of eight times .8 is not .8
+        "by prompt": np.where(base.prompts % 2, 0.8, -0.8),
+        "one prompt": np.where(base.prompts == 3, rewards[1], np.nan),  # no error of its own
+    }[what]
+    found = ESTIMATORS[name](replace(base, rewards=rewards), replicates=9, generator=rng())
+    assert found.measured.tolist() == [True, False, True]
+    assert (found.information[1] == 0).all()
+    assert (found.replicates[:, 1] == 0).all()
+    trust = measure(
+        found.information,
+        found.replicates,
+        PROBES,
+        shifted_sigmas(25),
+        mean=found.mean,
+        variance=found.variance,
+    ).reliability
+    assert trust[1] == 0
 
 
-def test_single_images_of_a_prompt_say_nothing() -> None:
-    base = samples(40, 1)
-    assert (forward_pair(base, replicates=3, generator=rng()).information == 0).all()
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_single_images_of_a_prompt_say_nothing(name: str) -> None:
+    found = ESTIMATORS[name](samples(40, 1), replicates=3, generator=rng())
+    assert not found.measured.any()
+    assert (found.information == 0).all()
+
+
+def test_the_mean_is_pooled_within_prompts() -> None:
+    # An easy and a hard prompt, rewards in {0, 1}: 9 of 10 and 1 of 20, in equal numbers.
+    easy, hard = np.tile([1.0] * 9 + [0.0], 4), np.tile([1.0] + [0.0] * 19, 2)
+    rewards = np.concatenate([easy, hard])[None]
+    given = Samples(
+        rewards=rewards,
+        prompts=np.repeat([0, 1], 40),
+        sigmas=np.array([0.5]),
+        completions=rewards[None],  # finished: all is decided
+    )
+    found = forward_pair(given, replicates=2, generator=rng())
+    np.testing.assert_allclose(found.information, 1.0)
+    p = np.array([0.9, 0.05])
+    var = p * (1 - p) * 40 / 39
+    square = p**2 - var / 40  # what 40 images add to a squared mean
+    np.testing.assert_allclose(found.variance, [var.mean()])
+    np.testing.assert_allclose(found.mean**2, [square.mean()])
+    curve = divergence(found.information, found.mean, found.variance, "d2")
+    pooled = pool_divergence(var[:, None], np.sqrt(np.maximum(square, 0)), var, "ratio")
+    np.testing.assert_allclose(curve[0], pooled)
+    # .16; a single prompt with the mean of both, .475, would have .27
+    assert curve[0, 0] == pytest.approx(np.log1p(var.mean() / square.mean()))
+    assert forward_pair(
+        replace(given, rewards=-rewards), replicates=2, generator=rng()
+    ).mean == pytest.approx(-0.475)
+
+
+def test_a_level_that_nothing_was_scored_at_lies_between_its_neighbours() -> None:
+    base = samples(30, 20)
+    assert base.completions is not None
+    completions = base.completions.copy()
+    completions[3, 0] = np.nan
+    completions[7, 1] = np.nan  # the last level: between its neighbour and 1
+    completions[:, 2] = np.nan
+    found = forward_pair(replace(base, completions=completions), replicates=9, generator=rng())
+    whole = forward_pair(base, replicates=9, generator=rng())
+    np.testing.assert_allclose(
+        found.information[0, 3], whole.information[0, [2, 4]].mean(), rtol=1e-12
+    )
+    np.testing.assert_allclose(found.information[1, 7], (1 + whole.information[1, 6]) / 2)
+    rest = [0, 1, 2, 4, 5, 6, 7]
+    np.testing.assert_array_equal(found.information[0, rest], whole.information[0, rest])
+    assert found.measured.tolist() == [True, True, False]
+    bound = cross_fit(base, replicates=9, generator=rng())
+    mended = corrected(replace(base, completions=completions), replicates=9, generator=rng())
+    np.testing.assert_array_equal(mended.information[2], bound.information[2])
+
+
+def test_few_images_of_two_prompts_are_measured() -> None:
+    # Parts of a prompt of four images would be single images, and nothing be left of them.
+    found = [cross_fit(samples(2, 4, s), replicates=9, generator=rng()) for s in range(200)]
+    assert all(one.errors.max() > 0 for one in found)
+    bound = np.mean([one.information for one in found], axis=0)
+    assert bound[0, -1] > 0.01
+    assert (bound - EXACT).max() < 0.05
 
 
 def test_published_ratios() -> None:
@@ -231,6 +310,8 @@ def test_what_is_missing_is_named() -> None:
         forward_pair(replace(base, prompts=0 * base.prompts), generator=rng())
     with pytest.raises(ValueError, match="folds"):
         cross_fit(base, generator=rng(), folds=1)
+    with pytest.raises(ValueError, match="2 prompts"):
+        cross_fit(replace(base, prompts=0 * base.prompts), generator=rng())
 
 
 def coverage(trials: int) -> float:

@@ -409,6 +409,20 @@ class TestProfileFile:
         with pytest.raises(ValueError, match="mean > 0"):
             profile_gains(low, NAMES, SIGMAS, gain="d2")
 
+    def test_a_reward_that_was_not_measured_is_flat(self, path: str, profile: Profile) -> None:
+        # As such a file was always written: no variance, and 0 at every level without error.
+        values = profile.model_dump()
+        values["variance"][1] = 0.0
+        for curve in values["estimates"].values():
+            curve["information"][1] = [0.0] * len(PROBES)
+            curve["replicates"] = [[r[0], [0.0] * len(PROBES), r[2]] for r in curve["replicates"]]
+        write_json(Path(path), Profile.model_validate(values))
+        record = make("recast", profile=path).record(0)
+        assert record.reliability is not None
+        assert record.reliability[1] == 0
+        assert record.gains is not None
+        assert record.gains[1] == [1.0] * 10
+
     def test_unreliable_gains_are_pulled_to_static(self, path: str, profile: Profile) -> None:
         noisy = profile.model_copy(deep=True)
         rng = np.random.default_rng(0)
@@ -446,8 +460,21 @@ class TestOnline:
         for epoch in range(4):
             junk = probes(epoch, x0_rewards=lambda: rng.standard_normal((5, 3, 576)))
             credit.observe(junk)
-        # every reward then seems decided at the very last step: alike, so no interaction
-        np.testing.assert_allclose(credit.weights(), static_weights(BUDGETS, 10), atol=2e-3)
+        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
+
+    def test_features_that_tell_nothing_of_one_reward_leave_it_flat(self) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=0)
+        rng = np.random.default_rng(0)
+        for epoch in range(3):
+            junk = probes(epoch).x0_rewards().copy()
+            junk[:, 1] = rng.standard_normal(junk[:, 1].shape)
+            record = credit.observe(probes(epoch, x0_rewards=lambda junk=junk: junk))
+        assert record is not None
+        assert record.reliability is not None
+        assert record.reliability[1] == 0
+        assert min(record.reliability[0], record.reliability[2]) > 0.9
+        assert record.gains is not None
+        assert record.gains[1] == [1.0] * 10
 
     def test_when_it_looks(self) -> None:
         credit = make("recast-online", refresh_every=5, correct_every=12)
@@ -513,6 +540,57 @@ class TestOnline:
             refresh_every=0, correct_every=-1, ema=1.0, min_reliability=2.0, folds=1
         )
         assert len(list(config.problems())) == 5
+
+    def test_an_epoch_that_could_not_measure_a_reward_leaves_it_as_it_was(self) -> None:
+        settings: dict[str, Any] = {"refresh_every": 1, "correct_every": 1, "correct_probes": 3}
+        some, all_ = make("recast-online", **settings), make("recast-online", **settings)
+        for epoch in range(6):
+            given = probes(epoch)
+            rewards = given.rewards.copy()
+            if epoch % 3 != 1:
+                rewards[0] = np.nan if epoch % 2 else 0.8
+            some.observe(replace(given, rewards=rewards))
+            if epoch % 3 == 1:
+                # As many corrections as the other, so that the same levels are completed.
+                all_.corrections = some.corrections - 1  # type: ignore[attr-defined]
+                all_.observe(given)
+        a, b = some.record(5), all_.record(5)
+        assert a.curves is not None
+        assert b.curves is not None
+        assert a.reliability is not None
+        assert b.reliability is not None
+        assert a.curves[0] == b.curves[0]
+        assert a.reliability[0] == b.reliability[0] > 0
+        assert a.reliability[1] > b.reliability[1]
+
+    @pytest.mark.parametrize("gain", ["r2", "d2", "kl"])
+    @pytest.mark.parametrize("value", [np.nan, 0.3, 0.8, -0.8])
+    def test_a_reward_never_measured_is_flat(self, gain: str, value: float) -> None:
+        credit = make("recast-online", refresh_every=1, correct_every=1, gain=gain, floor=0.0)
+        for epoch in range(2):
+            given = probes(epoch)
+            rewards = given.rewards.copy()
+            rewards[1] = value
+            record = credit.observe(replace(given, rewards=rewards))
+        assert record is not None
+        assert record.reliability is not None
+        assert record.reliability[1] == 0
+        assert record.gains is not None
+        assert record.gains[1] == [1.0] * 10
+        margins(credit)
+
+    def test_a_state_with_one_weight_a_level_is_read(self) -> None:
+        settings: dict[str, Any] = {"refresh_every": 1, "correct_every": 2, "correct_probes": 2}
+        whole = make("recast-online", **settings)
+        for epoch in range(3):
+            whole.observe(probes(epoch))
+        state = json.loads(json.dumps(whole.state()))
+        for name in ("bound", "missing"):
+            assert state[name]["weight"][0] == state[name]["weight"][1]
+            state[name]["weight"] = state[name]["weight"][0]  # as it was stored before
+        resumed = make("recast-online", **settings)
+        resumed.load_state(state)
+        assert whole.observe(probes(3)) == resumed.observe(probes(3))
 
     def test_a_failed_reward_does_not_stop_it(self) -> None:
         credit = make("recast-online", refresh_every=1, correct_every=1)

@@ -41,6 +41,12 @@ def profile(
     for name, (_, total) in found.scored.items():
         if total < found.images:
             typer.echo(f"{name}: not applicable to {found.images - total} of {found.images} images")
+    missing = [n for n, v in zip(found.rewards, found.variance, strict=True) if not v > 0]
+    for name in missing:
+        typer.echo(
+            f"{name}: not measured, the zeros above say nothing: fewer than two prompts have two "
+            "scored images that differ; a W from this profile gives it no step of its own"
+        )
     typer.echo(f"written to {path}")
-    if any(scored < total for scored, total in found.scored.values()):
+    if missing or any(scored < total for scored, total in found.scored.values()):
         raise typer.Exit(1)

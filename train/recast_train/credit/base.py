@@ -87,3 +87,6 @@ class CreditSpec:
     build: Any
     """Callable: (config, CreditSetup) -> Credit."""
     summary: str = ""
+    looks: bool = True
+    """Whether its kind ever asks for estimates, features or completions; for one that does not,
+    training keeps no estimates."""

@@ -153,13 +153,14 @@ def divergence(
     """Curve of one of three kinds from the share of a reward's variance that x_t explains.
 
     - ``r2``: the share itself; needs no more than a variance, so any unit will do;
-    - ``d2``: Renyi divergence of order 2, ``log(1 + CV^2 ICC)``, exact;
-    - ``kl``: KL of the Beta law with this mean and variance, exact for rewards in {0, 1}
-      at sigma = 0 and an approximation in between: two moments do not fix a KL.
+    - ``d2``: Renyi divergence of order 2, ``log(1 + CV^2 ICC)``: exact for one prompt; of
+      several, the ``ratio`` pooling of ``pool_divergence`` if ``mean`` is ``Estimate.mean``;
+    - ``kl``: KL of the Beta law with this mean and variance: exact for rewards in {0, 1} of one
+      prompt at sigma = 0, else an approximation: two moments do not fix a KL.
 
     Args:
         information: (K, P) ``ICC = Var(E[r | x_t]) / Var(r)`` within prompts, in [0, 1].
-        mean: (K,) mean reward, > 0 unless ``r2``; at most 1 for ``kl``.
+        mean: (K,) mean reward, see ``Estimate.mean``; > 0 unless ``r2``, at most 1 for ``kl``.
         variance: (K,) within-prompt variance of the reward.
         kind: ``r2``, ``d2`` or ``kl``.
 
@@ -177,13 +178,13 @@ def divergence(
     if kind not in GAINS:
         raise ValueError(f"gain must be one of {', '.join(GAINS)}, got {kind!r}")
     if not (mu > 0).all():
-        raise ValueError(f"{kind} gains need rewards with mean > 0, got {mu[:, 0].tolist()}")
+        raise ValueError(f"{kind} gains need rewards with mean > 0, got {_few(mu[~(mu > 0)])}")
     spread = np.maximum(icc, 0.0) * var
     if kind == "d2":
         out: Array = np.log1p(spread / mu**2)
         return out
     if not (mu <= 1).all():
-        raise ValueError(f"kl gains need rewards in [0, 1], got means {mu[:, 0].tolist()}")
+        raise ValueError(f"kl gains need rewards in [0, 1], got means {_few(mu[mu > 1])}")
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(spread > 0, mu * (1.0 - mu) / spread - 1.0, np.inf)
         a = np.maximum(size, 0.0) * mu
@@ -194,7 +195,10 @@ def divergence(
 def pool_divergence(
     explained: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, pooling: Pooling
 ) -> Array:
-    """One order-2 curve from curves of single prompts.
+    """One order-2 curve from curves of single prompts, for comparison.
+
+    ``divergence``, and so a recipe's ``gain: d2``, is ``ratio``; no switch selects the others,
+    which need curves of single prompts that a few images cannot give.
 
     - ``ratio``: ``log(1 + CV^2 ICC)`` with ICC and CV from sums over prompts: robust;
     - ``log_of_mean``: ``log mean_c(1 + C_c / mean_c^2)`` as published: the divergence of the
@@ -264,6 +268,11 @@ def interpolate(probes: npt.ArrayLike, values: npt.ArrayLike, sigmas: npt.ArrayL
         return heights[:, [0, -1]]
     out: Array = PchipInterpolator(places, heights, axis=1)(steps)
     return out
+
+
+def _few(values: Array) -> str:
+    """Different values, for a message."""
+    return ", ".join(f"{value:.4g}" for value in np.unique(values))
 
 
 def _fill(row: Array) -> Array:

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from recast_train.credit.curves import Gain, divergence, interpolate, monotone, relative_gains
+from recast_train.credit.estimators.base import ROUNDING
 
 Array = npt.NDArray[np.float64]
-
-
+_CLEAR = 2.0
+"""Standard errors by which a lower bound must stand out of 0 to say anything."""
 _LEAST_ERROR = 0.02
 """Keeps a point whose error is estimated near 0 from outvoting all others."""
 
@@ -18,13 +19,14 @@ class Measured(NamedTuple):
     """Curves of one kind of gain and how far they can be trusted."""
 
     curves: Array
-    """(K, T+1) monotone discriminability, 0 at sigma_0."""
+    """(K, T+1) monotone discriminability, 0 at sigma_0; 0 throughout if not measured."""
     errors: Array
     """(K, T+1) standard errors, bootstrap over prompts."""
     gains: Array
     """(K, T) increments of ``curves``."""
     reliability: Array
-    """(K,) in [0, 1]: share of the spread of the relative gains that is not noise."""
+    """(K,) in [0, 1]: share of the spread of the relative gains that is not noise; 0 for a
+    reward that was not measured."""
 
 
 def measure(
@@ -36,30 +38,41 @@ def measure(
     mean: npt.ArrayLike,
     variance: npt.ArrayLike,
     gain: Gain = "r2",
+    bound: npt.ArrayLike = False,
 ) -> Measured:
     """Make raw ICC monotone, convert, interpolate, difference; the replicates alike.
+
+    A reward that was not measured has no gains and no reliability, so that it gets static
+    credit: one whose variance is 0, and a lower bound that nowhere stands out of its own error
+    (all of the reward would seem decided at the last step, and for certain).
 
     Args:
         information: (K, P) raw ICC at the probes.
         replicates: (B, K, P) of it.
         probes: (P,) noise levels, falling inside (0, 1).
         sigmas: (T+1,) the sampler's grid.
-        mean: (K,) mean rewards, used by ``d2`` and ``kl``.
-        variance: (K,) within-prompt variances.
+        mean: (K,) mean rewards, used by ``d2`` and ``kl``; see ``Estimate.mean``.
+        variance: (K,) within-prompt variances; 0 or NaN for a reward that was not measured.
         gain: Kind of curve, see ``curves.divergence``.
+        bound: (K,) or one for all, whether ``information`` is no more than a lower bound.
 
     Raises:
         ValueError: The rewards do not allow this kind, or a grid does not fall.
     """
     every = np.concatenate([np.asarray(information)[None], np.asarray(replicates)])
     draws, rewards = every.shape[:2]
+    mu, var = (np.asarray(v, dtype=np.float64) for v in (mean, variance))
     errors = every[1:].std(axis=0) if draws > 1 else np.zeros(every.shape[1:])
+    clear = (every[0] > _CLEAR * errors).any(axis=1)
+    known = (var > ROUNDING * mu**2) & (clear | np.logical_not(bound))
     pooled = pooled_information(
         every.reshape(draws * rewards, -1), np.tile(errors, (draws, 1)) if draws > 1 else None
     )
-    mu, var = (np.tile(np.asarray(v, dtype=np.float64), draws) for v in (mean, variance))
+    # Whatever the mean of a reward without curve, it is no reason to stop.
+    mu, var = np.tile(np.where(known, mu, 1.0), draws), np.tile(np.where(known, var, 0.0), draws)
     grid = interpolate(probes, divergence(pooled, mu, var, gain), sigmas)
     curves = grid.reshape(draws, rewards, -1)
+    curves[:, ~known] = 0.0
     steps = np.diff(curves, axis=2)
     return Measured(
         curves=curves[0],

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+ROUNDING = 1e-12
+"""Variance within prompts, as a share of the mean square, below which it is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,16 @@ class Estimate:
     sigmas: Array
     """(P,)"""
     information: Array
-    """(K, P); 0 at sigma 1 and 1 at sigma 0 by definition, which are not listed."""
+    """(K, P); 0 at sigma 1 and 1 at sigma 0 by definition, which are not listed. 0 throughout
+    for a reward that is not ``measured``."""
     replicates: Array
     """(B, K, P) bootstrap over prompts, widened for their small number."""
     mean: Array
-    """(K,) mean reward."""
+    """(K,) root mean square over prompts of their mean rewards; the plain mean if that is not
+    positive. With it ``variance / mean^2`` is what a ratio to the prompt's own mean varies by,
+    whatever the prompts' difficulty."""
     variance: Array
-    """(K,) variance of the reward within prompts."""
+    """(K,) variance of the reward within prompts; 0 if it is not ``measured``."""
     biased: bool = False
     """Known to be wrong, kept for comparison."""
 
@@ -84,6 +89,12 @@ class Estimate:
     def errors(self) -> Array:
         """(K, P) standard errors."""
         out: Array = self.replicates.std(axis=0)
+        return out
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """(K,) whether two prompts or more have samples that can be compared, and that differ."""
+        out: npt.NDArray[np.bool_] = self.variance > 0
         return out
 
 
@@ -100,6 +111,12 @@ class Sums(NamedTuple):
         top = np.tensordot(weights, self.total, 1)
         low = np.tensordot(weights, self.freedom, 1)
         out: Array = np.divide(top, low, out=np.zeros_like(top), where=low > 0)
+        return out
+
+    @property
+    def enough(self) -> npt.NDArray[np.bool_]:
+        """(...) whether two prompts or more say something: one alone has no standard error."""
+        out: npt.NDArray[np.bool_] = (self.freedom > 0).sum(axis=0) >= 2
         return out
 
 
@@ -179,8 +196,12 @@ def from_parts(
     *,
     weights: Array,
     biased: bool = False,
+    end: float = 1.0,
 ) -> Estimate:
     """ICC as the sum of explained (K, P) parts over the within-prompt variance.
+
+    A level at which nothing was scored lies between its neighbours; a reward with no level at
+    all, or that is constant within every prompt, was not measured.
 
     Args:
         name: Of the estimator.
@@ -189,25 +210,57 @@ def from_parts(
         weights: (1 + B, C) from ``prompt_weights``; estimates that will be compared share
             them, so that a difference's error is seen.
         biased: See ``Estimate``.
+        end: What the parts sum to at sigma 0: 1 for an ICC, 0 for what one lacks.
     """
-    prompts = prompt_index(samples.prompts)
-    spread = products(samples.rewards, samples.rewards, prompts).mean(weights)
-    explained = sum((part.mean(weights) for part in parts), np.zeros(()))
-    safe = np.where(spread > 0, spread, np.inf)  # a constant reward explains nothing
-    icc = explained / safe[:, :, None]
-    # A bootstrap over C prompts has variance (C - 1) / C of the true one.
-    widen = np.sqrt(weights.shape[1] / (weights.shape[1] - 1))
+    own = products(samples.rewards, samples.rewards, prompt_index(samples.prompts))
+    spread = own.mean(weights)
     there = ~np.isnan(samples.rewards)
     count = np.maximum(there.sum(axis=1), 1)
+    least = ROUNDING * np.nansum(samples.rewards**2, axis=1) / count
+    explained = sum((part.mean(weights) for part in parts), np.zeros(()))
+    icc = explained / np.where(spread > least, spread, np.inf)[:, :, None]
+    levels = np.logical_and.reduce([part.enough for part in parts])
+    known = own.enough & (spread[0] > least) & levels.any(axis=1)
+    for k in np.flatnonzero(known & ~levels.all(axis=1)):
+        icc[:, k] = between(icc[:, k], levels[k], end)
+    icc[:, ~known] = 0.0
+    grand = np.nansum(samples.rewards, axis=1) / count
+    square = np.maximum(_mean_square(samples.rewards, own, samples.prompts), grand**2)
+    # A bootstrap over C prompts has variance (C - 1) / C of the true one.
+    widen = np.sqrt(weights.shape[1] / (weights.shape[1] - 1))
     return Estimate(
         name=name,
         sigmas=np.asarray(samples.sigmas, dtype=np.float64),
         information=icc[0],
         replicates=icc[0] + (icc[1:] - icc[0]) * widen,
-        mean=np.where(there, samples.rewards, 0.0).sum(axis=1) / count,
-        variance=spread[0],
+        mean=np.where(grand > 0, np.sqrt(square), grand),
+        variance=np.where(known, spread[0], 0.0),
         biased=biased,
     )
+
+
+def _mean_square(rewards: Array, own: Sums, prompts: npt.NDArray[np.intp]) -> Array:
+    """(K,) mean over prompts of their squared mean reward, less what few images add to it."""
+    cells = prompt_index(prompts)
+    count = cell_sums((~np.isnan(rewards)).astype(np.float64), cells)
+    mean = cell_sums(np.nan_to_num(rewards), cells) / np.maximum(count, 1.0)
+    noise = own.total.T / np.maximum(own.freedom.T, 1.0) / np.maximum(count, 1.0)
+    out: Array = (mean**2 - noise).sum(axis=1) / np.maximum((count > 0).sum(axis=1), 1)
+    return out
+
+
+def between(values: Array, there: npt.NDArray[np.bool_], end: float) -> Array:
+    """Put levels that were not measured on straight lines between those that were.
+
+    Args:
+        values: (B, P) along falling sigma.
+        there: (P,) which were measured.
+        end: Value at sigma 0; it is 0 at sigma 1.
+    """
+    knots = np.concatenate([[-1], np.flatnonzero(there), [len(there)]])
+    known = np.pad(values[:, there], ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, end)))
+    places = np.arange(len(there))
+    return np.stack([np.interp(places, knots, row) for row in known])
 
 
 def _shape(value: Array, rank: int, name: str) -> tuple[int, ...]:

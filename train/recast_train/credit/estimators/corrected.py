@@ -67,7 +67,7 @@ def bound_and_correction(
     bound = from_parts("cross-fit", samples, [bound_sums(found)], weights=weights)
     if samples.same_noise:
         parts = [residual_sums(found, completions)]
-        return bound, from_parts("correction", samples, parts, weights=weights)
+        return bound, from_parts("correction", samples, parts, weights=weights, end=0.0)
     parts = [pair_sums(samples.rewards, completions, prompt_index(samples.prompts))]
     pair = from_parts("forward-pair", samples, parts, weights=weights)
     return bound, replace(

@@ -24,16 +24,14 @@ _POWERS = 5
 
 
 class Predictions(NamedTuple):
-    """Held-out predictions, centred within the cells in which they are judged."""
+    """Held-out predictions, centred within prompts."""
 
     values: Array
     """(K, P, N); NaN where the reward failed."""
     targets: Array
-    """(K, N) rewards centred within the same cells."""
-    cells: npt.NDArray[np.intp]
-    """(N,) prompt, or prompt and fold if there are fewer prompts than folds."""
+    """(K, N) rewards, centred alike."""
     prompts: npt.NDArray[np.intp]
-    """(N,)"""
+    """(N,) integers from 0."""
 
 
 def cross_fit(
@@ -53,7 +51,7 @@ def cross_fit(
         samples: With ``x0_rewards``, ``sharp_rewards`` or ``features``.
         replicates: Bootstrap draws over prompts, with f as fitted.
         generator: Draws folds and bootstrap.
-        folds: Parts; whole prompts where there are enough of them.
+        folds: Parts of whole prompts; one a prompt if there are fewer prompts.
 
     Returns:
         Biased downwards where the features miss something (a blurred estimate has no legible
@@ -74,7 +72,7 @@ def cross_fit(
 def bound_sums(found: Predictions) -> Sums:
     """(C, K, P) per-prompt sums of ``2 r f - f^2``."""
     f = found.values
-    return _per_prompt(2.0 * found.targets[:, None] * f - f * f, found)
+    return collect(2.0 * found.targets[:, None] * f - f * f, found.prompts)
 
 
 def residual_sums(found: Predictions, completions: Array) -> Sums:
@@ -84,49 +82,38 @@ def residual_sums(found: Predictions, completions: Array) -> Sums:
         found: Held-out predictions.
         completions: (P, K, N) rewards of completions of the same x_t.
     """
-    other = center(np.moveaxis(completions, 0, 1), found.cells)
-    return _per_prompt((found.targets[:, None] - found.values) * (other - found.values), found)
+    other = center(np.moveaxis(completions, 0, 1), found.prompts)
+    return collect((found.targets[:, None] - found.values) * (other - found.values), found.prompts)
 
 
 def predict(samples: Samples, *, folds: int, generator: np.random.Generator) -> Predictions:
     """Fit on all folds but one, predict that one, for every reward and noise level.
 
+    Folds are whole prompts: parts of one prompt would be centred apart, and with as many
+    parts as images nothing would be left of it.
+
     Raises:
-        ValueError: There is nothing to predict from, or fewer than two folds.
+        ValueError: There is nothing to predict from, or fewer than two folds or prompts.
     """
     if not samples.predictable:
         raise ValueError("cross-fitting needs x0_rewards or features, got neither")
     if folds < 2:
         raise ValueError(f"folds must be >= 2, got {folds}")
     prompts = prompt_index(samples.prompts)
-    part, cells = _split(prompts, folds, generator)
-    targets = center(samples.rewards, cells)
+    count = int(prompts.max()) + 1
+    if count < 2:
+        raise ValueError(f"cross-fitting needs 2 prompts or more, got {count}")
+    part = generator.permutation(np.arange(count) % min(folds, count))[prompts]
+    targets = center(samples.rewards, prompts)
     values = np.full((len(targets), len(samples.sigmas), len(prompts)), np.nan)
     for p in range(len(samples.sigmas)):
-        design = center(_design(samples, p).T, cells).T
+        design = center(_design(samples, p).T, prompts).T
         for rows in _alike(~np.isnan(targets)):
             there = np.flatnonzero(~np.isnan(targets[rows[0]]))
             if len(there):
                 mine = targets[rows][:, there].T
                 values[rows[:, None], p, there] = _held_out(design[there], mine, part[there]).T
-    values = center(values, cells)
-    return Predictions(values, targets, cells, prompts)
-
-
-def _split(
-    prompts: npt.NDArray[np.intp], folds: int, generator: np.random.Generator
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Fold of each sample, and the cells within which held-out values are centred."""
-    count = int(prompts.max()) + 1
-    if count >= folds:
-        part = generator.permutation(np.arange(count) % folds)[prompts]
-        return part.astype(np.intp), prompts
-    order = generator.permutation(len(prompts))
-    part = np.empty(len(prompts), dtype=np.intp)
-    for prompt in range(count):  # spread each prompt evenly over the folds
-        mine = order[prompts[order] == prompt]
-        part[mine] = np.arange(len(mine)) % folds
-    return part, prompt_index(prompts * folds + part)
+    return Predictions(center(values, prompts), targets, prompts)
 
 
 def _design(samples: Samples, p: int) -> Array:
@@ -208,14 +195,3 @@ def _ridge(x: Array, y: Array) -> Array:
     shrunk = 1.0 / (np.maximum(values, 0.0) + _RIDGES[:, None] * len(x))
     out: Array = inverse[:, None] * (vectors @ (shrunk[:, :, None] * moment))
     return out
-
-
-def _per_prompt(values: Array, found: Predictions) -> Sums:
-    """Sum over cells, then over the cells of a prompt."""
-    sums = collect(values, found.cells)
-    first = np.full(int(found.cells.max()) + 1, 0, dtype=np.intp)
-    first[found.cells] = found.prompts
-    total = np.moveaxis(np.stack([sums.total, sums.freedom]), 1, -1)
-    joined = np.zeros((*total.shape[:-1], int(found.prompts.max()) + 1))
-    np.add.at(np.moveaxis(joined, -1, 0), first, np.moveaxis(total, -1, 0))
-    return Sums(np.moveaxis(joined[0], -1, 0), np.moveaxis(joined[1], -1, 0))

@@ -16,7 +16,13 @@ from recast_eval.errors import ConfigError
 from recast_eval.records import CreditRecord
 from recast_train.credit.base import CreditSetup, CreditSpec, Probes
 from recast_train.credit.estimators import Samples
-from recast_train.credit.estimators.base import Estimate, from_parts, prompt_index, prompt_weights
+from recast_train.credit.estimators.base import (
+    Estimate,
+    between,
+    from_parts,
+    prompt_index,
+    prompt_weights,
+)
 from recast_train.credit.estimators.corrected import correction_share
 from recast_train.credit.estimators.cross_fit import bound_sums, predict
 from recast_train.credit.estimators.forward_pair import pair_sums
@@ -93,11 +99,12 @@ class OnlineCredit:
     config: OnlineConfig
     setup: CreditSetup
     bound: Moving = field(init=False)
-    """(1 + B, K, P) cross-fitted ICC: of the data, then of the replicates."""
+    """(1 + B, K, P) cross-fitted ICC: of the data, then of the replicates. A reward that an
+    epoch could not measure stays as it is, here and below."""
     missing: Moving = field(init=False)
     """(1 + B, K, P) forward pair minus cross-fit."""
     moments: Moving = field(init=False)
-    """(2, K) mean and within-prompt variance."""
+    """(2, K) mean (see ``Estimate.mean``) and within-prompt variance."""
     matrix: np.ndarray = field(init=False)
     facts: dict[str, Any] = field(default_factory=dict)
     probes: list[float] = field(default_factory=list)
@@ -134,8 +141,8 @@ class OnlineCredit:
         weights = prompt_weights(samples, self.config.replicates, generator)
         found = predict(samples, folds=self.config.folds, generator=generator)
         bound = from_parts("cross-fit", samples, [bound_sums(found)], weights=weights)
-        self.bound.add(_stack(bound))
-        self.moments.add(np.stack([bound.mean, bound.variance]))
+        self.bound.add(_stack(bound), bound.measured[:, None])
+        self.moments.add(np.stack([bound.mean, bound.variance]), bound.measured)
         if self._corrects(probes.epoch):
             self._correct(probes, samples, bound, weights)
         self.refreshes += 1
@@ -175,21 +182,21 @@ class OnlineCredit:
         pair = from_parts("forward-pair", part, [sums], weights=weights)
         values = np.zeros((1 + self.config.replicates, len(self.setup.rewards), levels))
         values[..., picks] = _stack(pair) - _stack(bound)[..., picks]
-        seen = np.zeros(levels, dtype=bool)
-        seen[picks] = True
+        seen = np.zeros(values.shape[1:], dtype=bool)
+        seen[:, picks] = sums.enough & bound.measured[:, None]
         self.missing.add(values, seen)
         self.corrections += 1
 
     def _solve(self) -> None:
         bound = self.bound.mean()
         curves = {"cross-fit": bound[0]}
-        every = bound
+        every, alone = bound, np.ones(bound.shape[1], dtype=bool)
         if self.missing.total is not None:
-            gap = self._gap()
+            gap, alone = self._gap(), np.logical_not(self.missing.seen.any(axis=1))
             share = correction_share(gap[0], gap[1:])[:, None]
             every = bound + share * gap
             curves |= {"forward-pair": (bound + gap)[0], "corrected": every[0]}
-        found = self._measure(every)
+        found = self._measure(every, alone)
         trust = np.where(found.reliability < self.config.min_reliability, 0.0, found.reliability)
         gains = shrink(found.gains, trust if self.config.shrink else np.ones_like(trust))
         if self.config.control == "reversed":
@@ -211,14 +218,11 @@ class OnlineCredit:
 
     def _gap(self) -> np.ndarray:
         """(1 + B, K, P) correction; levels not yet completed lie between their neighbours."""
-        gap = self.missing.mean()
-        seen = self.missing.seen
-        knots = np.concatenate([[-1], np.flatnonzero(seen), [len(seen)]])
-        known = np.pad(gap[..., seen], ((0, 0), (0, 0), (1, 1)))  # nothing is missing at the ends
-        places = np.arange(len(seen))
-        return np.apply_along_axis(lambda row: np.interp(places, knots, row), -1, known)
+        gap = np.moveaxis(self.missing.mean(), 1, 0)
+        each = [between(g, s, end=0.0) for g, s in zip(gap, self.missing.seen, strict=True)]
+        return np.stack(each, axis=1)
 
-    def _measure(self, every: np.ndarray) -> Measured:
+    def _measure(self, every: np.ndarray, bound: np.ndarray) -> Measured:
         mean, variance = self.moments.mean()
         try:
             return measure(
@@ -229,6 +233,7 @@ class OnlineCredit:
                 mean=mean,
                 variance=variance,
                 gain=self.config.gain,
+                bound=bound,
             )
         except ValueError as error:
             raise ConfigError([f"credit.gain: {error}"]) from error

@@ -75,5 +75,9 @@ def build(config: ProfileConfig, setup: CreditSetup) -> StaticRms:
 
 
 CREDIT = CreditSpec(
-    "static-rms", ProfileConfig, build, summary="control: static, with ReCAST's root mean square"
+    "static-rms",
+    ProfileConfig,
+    build,
+    summary="control: static, with ReCAST's root mean square",
+    looks=False,  # at rewards alone
 )
