@@ -97,12 +97,30 @@ def test_a_window_that_fits_nothing_is_said_before_anything_is_loaded(
         ("mode=post", "mode: Input should be 'advantage', 'pre' or 'loss'"),
         ("groups.group_size=1", "groups.group_size: must be 2 or more"),
         ("steps_per_epoch=9", "steps_per_epoch: 9 is more than the 8 images"),
+        ("method.solver=sde", "method.solver: sd3 has euler, dpm2, got 'sde'"),
+        ("method.solver=heun", "method.solver: sd3 has euler, dpm2, got 'heun'"),
+        ("method={kind: awm, solver: cps}", "method.solver: sd3 has euler, dpm2, got 'cps'"),
+        ("sample_prompts=0", "sample_prompts: must be 1 or more, or samples_every 0, got 0"),
+        ("optimiser.eps=-1", "optimiser.eps: must be positive, got -1"),
         ("sampler.steps", "--set sampler.steps: must be key.path=value"),
         ("epochs=[", "the value is no YAML"),
     ],
 )
 def test_each_mistake_is_named(override: str, said: str) -> None:
     assert said in _problems(override)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method.solver=dpm2"],
+        ["method={kind: awm, solver: dpm2}"],
+        ["method={kind: flow-grpo, solver: cps}"],  # its own stochastic step, not the policy's
+        ["sample_prompts=0", "samples_every=0"],
+    ],
+)
+def test_what_fits_is_let_through(overrides: list[str]) -> None:
+    make_plan(_values(), overrides, scorers=_Book())
 
 
 def test_all_mistakes_at_once_with_the_file() -> None:
