@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recast_eval.errors import RecastError
 from recast_eval.records import MetricRecord
 from recast_train import distributed
 from recast_train.credit import reward_step_advantages, step_advantages
@@ -17,7 +18,7 @@ from recast_train.methods.base import Work
 from recast_train.parts import Parts
 from recast_train.policies.base import Condition, Rollout
 from recast_train.probes import ProbeCollector, probe_steps
-from recast_train.rewards import RewardTable, score
+from recast_train.rewards import RewardTable, score, score_each, silences, tell_apart
 from recast_train.rngs import derive_seed
 from recast_train.update import accumulate, balance, measure, step_optimiser
 
@@ -59,6 +60,7 @@ def run_epoch(parts: Parts, number: int) -> None:
     batch = parts.sampler.epoch(number)
     rollout, rewards = draw(parts, batch, number)
     groups = compared(rollout, batch.groups).numpy()
+    _heed_silence(parts, rewards, groups, number)
     if number == 0:
         parts.record_credit(parts.credit.record(0))
     collector = _collector(parts, rollout, batch, number)
@@ -68,6 +70,7 @@ def run_epoch(parts: Parts, number: int) -> None:
         parts.step += 1
         parts.ema.update(parts.step)
         logs |= {f"reward/{name}": mean for name, mean in rewards.means.items()}
+        logs |= {f"failed/{name}": float(n) for name, (n, _) in rewards.failed.items()}
         logs["seconds/draw"] = parts.draw_seconds
         parts.record_metric(
             MetricRecord(
@@ -117,15 +120,48 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
             images = parts.policy.decode(piece.x_0)
             texts = [batch.prompts[i] for i in mine.tolist()]
             pieces.append((piece, first, length))
-            pending.append(pool.submit(score, parts.scorers, images, texts))
+            pending.append(pool.submit(score_each, parts.scorers, images, texts))
         tables = [future.result() for future in pending]
     gathered = [
-        distributed.gather_rows(torch.from_numpy(table.T.copy()), first, length)
+        distributed.gather_rows(
+            torch.from_numpy(np.concatenate([table.values, table.applicable]).T.copy()),
+            first,
+            length,
+        )
         for table, (_, first, length) in zip(tables, pieces, strict=True)
     ]
-    values = torch.cat(gathered).T.numpy()
+    values, applicable = np.split(torch.cat(gathered).T.numpy(), 2)
+    said = zip(*(table.reasons for table in tables), strict=True)
+    reasons = tuple(next(filter(None, of_reward), "") for of_reward in said)
+    table = RewardTable(tuple(parts.scorers), values, applicable > 0, reasons)
     parts.draw_seconds = time.monotonic() - began
-    return _joined(pieces, condition), RewardTable(tuple(parts.scorers), values)
+    return _joined(pieces, condition), table
+
+
+def _heed_silence(parts: Parts, rewards: RewardTable, groups: np.ndarray, number: int) -> None:
+    """Say, once each, which rewards fail; stop where failures leave nothing to learn from.
+
+    Raises:
+        RecastError: All advantages are 0, and failures are why.
+    """
+    sentences = dict(silences(rewards))
+    wanted = parts.plan.budgets > 0
+    lost = [n for n, w in zip(rewards.names, wanted, strict=True) if w and n in rewards.failed]
+    if lost and not mixed_advantages(parts, rewards.values, groups).any():
+        # Images may also be equally good; then a failure here and there is not to blame.
+        together = parts.plan.recipe.mode == "pre"
+        dead = any(name not in rewards.means for name in lost)
+        if dead or not tell_apart(rewards, groups, wanted, together=together):
+            raise RecastError(
+                f"epoch {number + 1}: nothing to learn from: "
+                f"{'; '.join(sentences[name] for name in lost)}. Mend that, and the same command "
+                "with --resume goes on from the last checkpoint"
+            )
+    for name, sentence in sentences.items():
+        case = (name, name not in rewards.means)
+        if case not in parts.told and distributed.rank() == 0:
+            log.warning("epoch %d: %s", number + 1, sentence)
+        parts.told.add(case)
 
 
 def compared(rollout: Rollout, groups: Tensor) -> Tensor:

@@ -55,6 +55,8 @@ class Parts:
     epoch: int = 0
     """Epochs done."""
     draw_seconds: float = field(default=0.0)
+    told: set[tuple[str, bool]] = field(default_factory=set)
+    """Rewards that a warning was about, and whether they were silent: once is enough."""
 
     def state(self) -> dict[str, Any]:
         """Everything that the next epoch depends on."""
