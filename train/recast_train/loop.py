@@ -12,6 +12,7 @@ from torch import Tensor
 from recast_eval.errors import RecastError
 from recast_eval.records import MetricRecord
 from recast_train import distributed
+from recast_train.columns import column_shares, whitened
 from recast_train.credit import reward_step_advantages, step_advantages
 from recast_train.data import Epoch, rank_rows
 from recast_train.methods.base import Work
@@ -274,17 +275,13 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
             clip=cfg.clip if recipe.mode == "loss" else None,
             budgets=parts.plan.budgets,
         )
+        if recipe.mode == "pre":  # every step was normalised for itself
+            found = found * column_shares(parts.credit.weights())[:, None]
         mixed = torch.from_numpy(found).float()
     else:
         each = per_reward_advantages(parts, rewards, groups)
         mixed = torch.einsum("k,ktn->tn", torch.from_numpy(coefficients).float(), each)
-    return _whitened(mixed, cfg.eps) if parts.aggregator.whiten else mixed
-
-
-def _whitened(advantages: Tensor, eps: float) -> Tensor:
-    """Mean 0 and deviation 1 over the epoch at every step, as GDPO does."""
-    centred = advantages - advantages.mean(dim=1, keepdim=True)
-    return centred / (centred.std(dim=1, correction=0, keepdim=True) + eps)
+    return whitened(mixed, cfg.eps) if parts.aggregator.whiten else mixed
 
 
 def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> ProbeCollector | None:
