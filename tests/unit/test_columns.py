@@ -39,6 +39,7 @@ def _parts(weights: np.ndarray, mode: str, kind: str, rms_match: bool = False) -
         plan=plan,
         credit=SimpleNamespace(weights=lambda: weights),
         column_mass=None,
+        density=None,
         aggregator=spec.build(plan.aggregator_config, plan.budgets),
     )
 

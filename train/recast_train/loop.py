@@ -12,7 +12,7 @@ from torch import Tensor
 from recast_eval.errors import RecastError
 from recast_eval.records import MetricRecord
 from recast_train import distributed
-from recast_train.columns import column_shares, whitened
+from recast_train.columns import column_shares, spent_on, whitened
 from recast_train.credit import reward_step_advantages, step_advantages
 from recast_train.data import Epoch, rank_rows
 from recast_train.methods.base import Work
@@ -247,7 +247,7 @@ def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray)
     found = reward_step_advantages(
         rewards,
         groups,
-        parts.credit.weights(),
+        _weights(parts),
         mode=parts.plan.recipe.mode,
         eps=cfg.eps,
         normaliser=cfg.scale,
@@ -256,6 +256,10 @@ def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray)
         budgets=parts.plan.budgets,
     )
     return torch.from_numpy(found).float()
+
+
+def _weights(parts: Parts) -> np.ndarray:
+    return spent_on(parts.credit.weights(), parts.plan.budgets, parts.density)
 
 
 def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> Tensor:
@@ -267,7 +271,7 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
         found = step_advantages(
             rewards * parts.plan.scales[:, None],
             groups,
-            parts.credit.weights(),
+            _weights(parts),
             mode=recipe.mode,
             eps=cfg.eps,
             normaliser=cfg.scale,

@@ -50,6 +50,8 @@ class Parts:
     ema: Ema
     num_steps: int
     """T, noise levels that are trained on."""
+    density: np.ndarray | None = None
+    """(T,) how often the method trains each step; None: all alike."""
     step: int = 0
     """Optimiser steps done."""
     epoch: int = 0
@@ -213,10 +215,18 @@ def build_parts(
         optimiser=optimiser,
         ema=Ema(parameters, recipe.ema_ceiling),
         num_steps=num_steps,
+        density=_density(method, policy.sigmas, recipe.epochs),
     )
     resume_parts(parts)
     check_disk(folder.root, checkpoint_bytes(parts) * ((recipe.keep_checkpoints or 3) + 1))
     return parts
+
+
+def _density(method: Method[Any], sigmas: torch.Tensor, epochs: int) -> np.ndarray | None:
+    # A method from elsewhere may be older than this question.
+    ask = getattr(method, "step_density", None)
+    found: np.ndarray | None = None if ask is None else ask(sigmas, epochs)
+    return found
 
 
 def resume_parts(parts: Parts) -> None:
