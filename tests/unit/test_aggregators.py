@@ -133,6 +133,22 @@ def test_uniform_stage() -> None:
     np.testing.assert_allclose(marble.coefficients(), np.full(3, 1 / 3))
 
 
+@pytest.mark.parametrize("switches", [{"start": "uniform"}, {"uniform_from": 0}, {}])
+def test_a_reward_without_a_budget_takes_nothing(switches: dict[str, object]) -> None:
+    spec = AGGREGATORS.load("marble")
+    marble = spec.build(spec.config(**switches), np.array([0.7, 0.3, 0.0]))
+    assert marble.wants_gradients(0) == ("uniform_from" not in switches)
+    gram = GRAM.clone()
+    gram[2] = gram[:, 2] = 0.0
+    for _ in range(3):
+        marble.combine(gram, torch.tensor([True, True, False]))
+    assert marble.coefficients()[2] == 0.0
+    assert marble.coefficients().sum() == pytest.approx(1.0)
+    alone = spec.build(spec.config(), np.array([1.0, 0.0]))
+    assert not alone.wants_gradients(0)
+    assert alone.coefficients().tolist() == [1.0, 0.0]
+
+
 def test_diagnostics_name_every_pair() -> None:
     report = _build("marble").combine(GRAM, ALL).diagnostics
     assert report["gram/0/1"] == -1.0

@@ -24,7 +24,8 @@ class BalancingConfig:
     rho: float = 0.7
     """EMA of the coefficients, share of the past in [0, 1)."""
     start: Literal["first", "uniform", "budgets"] = "first"
-    """What the EMA starts from: the first solution, 1/K, or the budgets."""
+    """What the EMA starts from: the first solution, 1/K (of those with a budget), or the
+    budgets."""
     refresh_uses: Literal["solution", "ema"] = "solution"
     """Whether the refresh step itself takes the new solution or the EMA, each as it is meant:
     coefficients of unit gradients go to unit gradients."""
@@ -80,7 +81,9 @@ class Balancer:
 
     def __init__(self, config: BalancingConfig, budgets: np.ndarray, solve: Solver) -> None:
         self._config, self._solve = config, solve
-        self._uniform = np.full(len(budgets), 1.0 / len(budgets))
+        # A reward without a budget asks for nothing: it has no share in an even split either.
+        wanted = np.asarray(budgets) > 0
+        self._uniform: np.ndarray = wanted / wanted.sum()
         starts = {"uniform": self._uniform, "budgets": np.asarray(budgets, np.float64)}
         self._ema = starts.get(config.start)
         self._before = np.asarray(budgets, np.float64)
@@ -89,10 +92,10 @@ class Balancer:
         self._step = 0
 
     def wants_gradients(self, step: int) -> bool:
-        """Every ``refresh_every`` steps until the uniform stage; never for a single reward."""
+        """Every ``refresh_every`` steps until the uniform stage; never for one reward alone."""
         self._step = step
         due = step % self._config.refresh_every == 0 and not self._is_uniform()
-        return due and len(self._uniform) > 1
+        return due and bool(np.count_nonzero(self._uniform) > 1)
 
     def coefficients(self) -> np.ndarray:
         """(K,) shares that sum to 1."""
