@@ -11,7 +11,9 @@ import yaml
 from recast_eval.errors import ConfigError, PluginError
 from recast_eval.scorers import ScorerCard, ScorerSpec
 from recast_train.config import load_plan, make_plan, read_yaml
+from recast_train.loop import draw_pieces
 from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
+from recast_train.session import check_processes
 
 
 class _Book:
@@ -163,6 +165,19 @@ def test_files(tmp_path: Path) -> None:
     path.write_text("a: !!python/object/apply:os.system [true]\n", "utf-8")
     with pytest.raises(ConfigError, match="could not determine a constructor"):
         read_yaml(path)
+
+
+def test_more_processes_than_images_are_refused() -> None:
+    assert draw_pieces(24, 4, 0) == [range(24)]
+    assert draw_pieces(24, 4, 11) == [range(8), range(8, 16), range(16, 24)]
+    assert draw_pieces(24, 4, 17) == [range(16), range(16, 24)]
+    recipe = make_plan(_values(), scorers=_Book()).recipe  # 8 images in groups of 4
+    check_processes(recipe, 8)
+    with pytest.raises(ConfigError, match="9 processes, but 8 of the epoch's 8 images are drawn"):
+        check_processes(recipe, 9)
+    recipe = make_plan(_values(), ["sampler.rollout_batch=4"], scorers=_Book()).recipe
+    with pytest.raises(ConfigError, match=r"5 processes, .* a larger sampler.rollout_batch"):
+        check_processes(recipe, 5)
 
 
 def test_names_of_shipped_recipes() -> None:

@@ -103,12 +103,11 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
     condition = _condition(parts, batch)
     total = len(batch.prompts)
     group = parts.plan.recipe.groups.group_size
-    # Whole groups, as some methods start a group from one noise.
-    size = max((parts.plan.recipe.sampler.rollout_batch or total) // group, 1) * group
+    batch_size = parts.plan.recipe.sampler.rollout_batch
     pieces, pending = [], []
     with ThreadPoolExecutor(max_workers=1) as pool:
-        for start in range(0, total, size):
-            length = min(size, total - start)
+        for drawn in draw_pieces(total, group, batch_size):
+            start, length = drawn.start, len(drawn)
             first, last = rank_rows(length, distributed.rank(), distributed.world())
             mine = torch.arange(start + first, start + last)
             plan = {
@@ -137,6 +136,18 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
     table = RewardTable(tuple(parts.scorers), values, applicable > 0, reasons)
     parts.draw_seconds = time.monotonic() - began
     return _joined(pieces, condition), table
+
+
+def draw_pieces(total: int, group: int, batch: int) -> list[range]:
+    """Rows of each rollout: whole groups, as some methods start a group from one noise.
+
+    Args:
+        total: Images of an epoch.
+        group: Images of a prompt.
+        batch: ``sampler.rollout_batch``; 0 is all at once.
+    """
+    size = max((batch or total) // group, 1) * group
+    return [range(start, min(start + size, total)) for start in range(0, total, size)]
 
 
 def _heed_silence(parts: Parts, rewards: RewardTable, groups: np.ndarray, number: int) -> None:

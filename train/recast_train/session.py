@@ -17,10 +17,11 @@ from recast_eval.records import MetricRecord, read_records
 from recast_train import distributed
 from recast_train.checkpoint import list_checkpoints, read_card
 from recast_train.config import Plan, load_plan
-from recast_train.loop import train
+from recast_train.loop import draw_pieces, train
 from recast_train.parts import build_parts, build_policy, prompts_digest, sampler_facts
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
+from recast_train.recipe_types import Recipe
 from recast_train.rewards import build_scorers, unscored
 from recast_train.run_folder import RunFolder
 
@@ -86,6 +87,7 @@ def run_recipe(
     distributed.start(where)
     try:
         with distributed.together():
+            check_processes(plan.recipe, distributed.world())
             own = distributed.own_device(where)
             finished = _run(plan, folder, prompts, resume=resume, device=own)
     finally:
@@ -98,6 +100,24 @@ def _outcome(folder: RunFolder, *, finished: bool) -> Outcome:
     there = folder.metrics.is_file()  # the first process's, where machines share no disk
     records = read_records(folder.metrics, MetricRecord) if there else ()
     return Outcome(finished, tuple(unscored(records)))
+
+
+def check_processes(recipe: Recipe, processes: int) -> None:
+    """Every process must have an image of its own in whatever is drawn at once.
+
+    Raises:
+        ConfigError: There are more processes than that.
+    """
+    groups, batch = recipe.groups, recipe.sampler.rollout_batch
+    images = groups.prompts_per_epoch * groups.group_size
+    least = min(len(piece) for piece in draw_pieces(images, groups.group_size, batch))
+    if least < processes:
+        raise ConfigError(
+            [
+                f"{processes} processes, but {least} of the epoch's {images} images are drawn at "
+                "once: use fewer processes, a larger sampler.rollout_batch or larger groups"
+            ]
+        )
 
 
 def _is_finished(plan: Plan, folder: RunFolder) -> bool:
