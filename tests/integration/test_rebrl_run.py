@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(out: Path, model: Path, recipe: str, *sets: str, resume: bool = False) -> None:
     overrides = [*SMALL, f"model.base={model}", *sets]
-    assert run_recipe(recipe, out=out, overrides=overrides, resume=resume, device="cpu")
+    assert run_recipe(recipe, out=out, overrides=overrides, resume=resume, device="cpu").finished
 
 
 def _metrics(out: Path) -> list[dict]:

@@ -67,7 +67,7 @@ def runs(base: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory) ->
     root = tmp_path_factory.mktemp("runs")
     for name, sets in METHODS.items():
         named = [f"name={name}", *small(base, weights), *sets]
-        assert run_recipe("sd35m-ocr", out=root / name, overrides=named, device="cpu")
+        assert run_recipe("sd35m-ocr", out=root / name, overrides=named, device="cpu").finished
     return root
 
 

@@ -76,7 +76,7 @@ def _wait_for(out: Path, lines: int, process: "subprocess.Popen[str]") -> None:
 @pytest.fixture(scope="module")
 def whole(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
-    assert run_recipe(str(recipe), out=out)
+    assert run_recipe(str(recipe), out=out).finished
     return out
 
 
@@ -141,7 +141,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_130(recipe: Path, whole: Path, tmp_
     stopped = read_card(list_checkpoints(out / "checkpoints")[-1]).step
     assert stopped < 2 * EPOCHS
     assert [n["step"] for n in _numbers(out)][-1] == stopped
-    assert run_recipe(str(recipe), out=out, resume=True)
+    assert run_recipe(str(recipe), out=out, resume=True).finished
     _same_end(out, whole)
 
 
@@ -150,8 +150,8 @@ def test_a_finished_run_does_nothing(
 ) -> None:
     before = {p: p.stat().st_mtime_ns for p in whole.rglob("*")}
     with caplog.at_level("INFO"):
-        assert run_recipe(str(recipe), out=whole)
-        assert run_recipe(str(recipe), out=whole, resume=True)
+        assert run_recipe(str(recipe), out=whole).finished
+        assert run_recipe(str(recipe), out=whole, resume=True).finished
     assert caplog.text.count("nothing to do") == 2
     assert {p: p.stat().st_mtime_ns for p in whole.rglob("*")} == before
 
@@ -188,5 +188,5 @@ def test_a_changed_byte_stops_a_resume(recipe: Path, whole: Path, tmp_path: Path
         run_recipe(str(recipe), out=out, resume=True)
     assert (out / "metrics.jsonl").read_bytes() == lines  # nothing already written is damaged
     state.write_bytes(whole_bytes)
-    assert run_recipe(str(recipe), out=out, resume=True)
+    assert run_recipe(str(recipe), out=out, resume=True).finished
     _same_end(out, whole)

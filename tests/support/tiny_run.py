@@ -15,6 +15,7 @@ import torch
 
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers import ScorerCard, ScorerSpec
+from recast_eval.scorers.each import NOT_APPLICABLE
 from recast_train import distributed
 from recast_train.config import make_plan
 from recast_train.loop import train
@@ -26,7 +27,8 @@ PROMPTS = [f"{colour} card {number}" for colour in CHANNELS for number in range(
 
 
 class _Channel:
-    """Mean of a colour channel; ``flat`` gives every image the same."""
+    """Mean of a colour channel; ``flat`` gives every image the same; ``dead`` fails always,
+    ``patchy`` on each batch's first image; ``absent`` applies to nothing."""
 
     def __init__(self, name: str) -> None:
         self.card = ScorerCard(name=name, version=1, family=name, what="a colour", unit="share")
@@ -36,8 +38,14 @@ class _Channel:
     ) -> list[Scored | Failed]:
         if self.card.name == "flat":
             return [Scored(value=0.5) for _ in images]
-        channel = CHANNELS[self.card.name]
-        return [Scored(value=float(image[..., channel].mean() / 255)) for image in images]
+        if self.card.name in ("dead", "absent"):
+            dead = self.card.name == "dead"
+            return [Failed(reason="no server" if dead else NOT_APPLICABLE) for _ in images]
+        channel = CHANNELS.get(self.card.name, 0)
+        found: list[Scored | Failed] = [
+            Scored(value=float(image[..., channel].mean() / 255)) for image in images
+        ]
+        return [Failed(reason="blur"), *found[1:]] if self.card.name == "patchy" else found
 
 
 class Book:

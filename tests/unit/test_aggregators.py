@@ -48,7 +48,22 @@ def test_marble_starts_where_it_is_told(start: str, past: np.ndarray) -> None:
     found = marble.combine(GRAM, ALL)
     expected = (past + balance(GRAM.numpy()).alpha) / 2
     np.testing.assert_allclose(marble.coefficients(), expected)
-    np.testing.assert_allclose(found.weights.numpy(), expected)
+    # Solved for unit gradients, hence applied to them, at the mean of their norms 2, 1 and 3.
+    np.testing.assert_allclose(found.weights.numpy(), expected * 2.0 / [2.0, 1.0, 3.0])
+
+
+@pytest.mark.parametrize("amortise", ["alpha", "scaled"])
+@pytest.mark.parametrize("active", [ALL, torch.tensor([True, False, True])])
+def test_the_first_ema_is_the_solution(amortise: str, active: torch.Tensor) -> None:
+    # Norms over five decades: weights of unit gradients on raw ones follow the largest alone.
+    scale = torch.tensor([1.0, 1e3, 1e5], dtype=torch.float64)
+    gram = GRAM * scale[:, None] * scale
+    found = {}
+    for uses in ("solution", "ema"):
+        marble = _build("marble", refresh_uses=uses, amortise=amortise)
+        found[uses] = marble.combine(gram, active).weights[active].numpy()
+    kept = 1.0 if amortise == "alpha" or active.all() else 1.0 - BUDGETS[1]
+    np.testing.assert_allclose(found["ema"], kept * found["solution"], rtol=1e-12)
 
 
 def test_a_reward_without_signal_keeps_its_share() -> None:
@@ -116,6 +131,22 @@ def test_uniform_stage() -> None:
     marble.combine(GRAM, ALL)
     assert not marble.wants_gradients(20)
     np.testing.assert_allclose(marble.coefficients(), np.full(3, 1 / 3))
+
+
+@pytest.mark.parametrize("switches", [{"start": "uniform"}, {"uniform_from": 0}, {}])
+def test_a_reward_without_a_budget_takes_nothing(switches: dict[str, object]) -> None:
+    spec = AGGREGATORS.load("marble")
+    marble = spec.build(spec.config(**switches), np.array([0.7, 0.3, 0.0]))
+    assert marble.wants_gradients(0) == ("uniform_from" not in switches)
+    gram = GRAM.clone()
+    gram[2] = gram[:, 2] = 0.0
+    for _ in range(3):
+        marble.combine(gram, torch.tensor([True, True, False]))
+    assert marble.coefficients()[2] == 0.0
+    assert marble.coefficients().sum() == pytest.approx(1.0)
+    alone = spec.build(spec.config(), np.array([1.0, 0.0]))
+    assert not alone.wants_gradients(0)
+    assert alone.coefficients().tolist() == [1.0, 0.0]
 
 
 def test_diagnostics_name_every_pair() -> None:

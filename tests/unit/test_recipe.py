@@ -15,8 +15,10 @@ from recast_eval.scorers import ScorerCard, ScorerSpec
 from recast_train.config import load_plan, make_plan, read_yaml
 from recast_train.credit.gaussian import COARSE, FINE, draw, shifted_sigmas
 from recast_train.credit.profile import Origin, build_profile
+from recast_train.loop import draw_pieces
 from recast_train.methods._policy_gradient import WindowConfig
 from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
+from recast_train.session import check_processes
 
 
 class _Book:
@@ -214,12 +216,30 @@ def test_a_masked_policy_has_no_more_steps_than_tokens(tmp_path: Path, steps: in
         ("mode=post", "mode: Input should be 'advantage', 'pre' or 'loss'"),
         ("groups.group_size=1", "groups.group_size: must be 2 or more"),
         ("steps_per_epoch=9", "steps_per_epoch: 9 is more than the 8 images"),
+        ("method.solver=sde", "method.solver: sd3 has euler, dpm2, got 'sde'"),
+        ("method.solver=heun", "method.solver: sd3 has euler, dpm2, got 'heun'"),
+        ("method={kind: awm, solver: cps}", "method.solver: sd3 has euler, dpm2, got 'cps'"),
+        ("sample_prompts=0", "sample_prompts: must be 1 or more, or samples_every 0, got 0"),
+        ("optimiser.eps=-1", "optimiser.eps: must be positive, got -1"),
         ("sampler.steps", "--set sampler.steps: must be key.path=value"),
         ("epochs=[", "the value is no YAML"),
     ],
 )
 def test_each_mistake_is_named(override: str, said: str) -> None:
     assert said in _problems(override)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method.solver=dpm2"],
+        ["method={kind: awm, solver: dpm2}"],
+        ["method={kind: flow-grpo, solver: cps}"],  # its own stochastic step, not the policy's
+        ["sample_prompts=0", "samples_every=0"],
+    ],
+)
+def test_what_fits_is_let_through(overrides: list[str]) -> None:
+    make_plan(_values(), overrides, scorers=_Book())
 
 
 def test_all_mistakes_at_once_with_the_file() -> None:
@@ -266,6 +286,19 @@ def test_files(tmp_path: Path) -> None:
     path.write_text("a: !!python/object/apply:os.system [true]\n", "utf-8")
     with pytest.raises(ConfigError, match="could not determine a constructor"):
         read_yaml(path)
+
+
+def test_more_processes_than_images_are_refused() -> None:
+    assert draw_pieces(24, 4, 0) == [range(24)]
+    assert draw_pieces(24, 4, 11) == [range(8), range(8, 16), range(16, 24)]
+    assert draw_pieces(24, 4, 17) == [range(16), range(16, 24)]
+    recipe = make_plan(_values(), scorers=_Book()).recipe  # 8 images in groups of 4
+    check_processes(recipe, 8)
+    with pytest.raises(ConfigError, match="9 processes, but 8 of the epoch's 8 images are drawn"):
+        check_processes(recipe, 9)
+    recipe = make_plan(_values(), ["sampler.rollout_batch=4"], scorers=_Book()).recipe
+    with pytest.raises(ConfigError, match=r"5 processes, .* a larger sampler.rollout_batch"):
+        check_processes(recipe, 5)
 
 
 def test_names_of_shipped_recipes() -> None:

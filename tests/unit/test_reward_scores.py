@@ -8,7 +8,7 @@ import pytest
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers import ScorerCard
 from recast_eval.scorers.each import NOT_APPLICABLE
-from recast_train.rewards import score, score_each
+from recast_train.rewards import RewardTable, score, score_each, tell_apart
 
 IMAGES = [np.zeros((2, 2, 3), np.uint8)] * 4
 PROMPTS = ["a", "b", "c", "d"]
@@ -42,3 +42,22 @@ def test_failures_are_counted_and_what_does_not_apply_is_not() -> None:
 def test_another_number_of_outcomes_is_refused() -> None:
     with pytest.raises(ValueError, match="said: 1 outcomes for 4 images"):
         score_each({"said": Said(Scored(value=1.0))}, IMAGES, PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "alone", "together"),
+    [
+        ([[1, 1, 2, 2], [1, 2, 3, 4]], [True, True], True, True),  # equal is comparable
+        ([[1, np.nan, 2, np.nan], [np.nan] * 4], [True, True], False, False),
+        ([[1, 2, np.nan, np.nan], [np.nan, np.nan, 1, 2]], [True, True], True, False),
+        ([[np.nan] * 4, [1, 2, 3, 4]], [True, False], False, False),
+        ([[np.nan] * 4, [1, 2, 3, 4]], [False, True], True, True),
+    ],
+)
+def test_who_can_be_compared(
+    values: list[list[float]], wanted: list[bool], alone: bool, together: bool
+) -> None:
+    table = RewardTable(("a", "b"), np.array(values), np.ones((2, 4), bool), ("", ""))
+    groups = np.array([5, 5, 7, 7])
+    assert tell_apart(table, groups, np.array(wanted), together=False) == alone
+    assert tell_apart(table, groups, np.array(wanted), together=True) == together

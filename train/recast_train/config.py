@@ -131,7 +131,8 @@ def make_plan(
             problems += [f"{block}.{p}" for p in config.clashes(recipe)]
     rewards = _cards(recipe, scorers, problems)
     if all(spec is not None for spec, _ in blocks.values()):
-        problems += _mismatches(recipe, {k: spec for k, (spec, _) in blocks.items()})
+        specs = {k: spec for k, (spec, _) in blocks.items()}
+        problems += _mismatches(recipe, specs, blocks["method"][1])
     if problems:
         raise ConfigError([f"{source}: {p}" for p in problems])
     found = {key: spec for key, (spec, _) in blocks.items()}
@@ -273,7 +274,7 @@ def _cards(recipe: Recipe, scorers: ScorerBook, problems: list[str]) -> dict[str
     return found
 
 
-def _mismatches(recipe: Recipe, specs: Mapping[str, Any]) -> Iterator[str]:
+def _mismatches(recipe: Recipe, specs: Mapping[str, Any], method_config: Any) -> Iterator[str]:
     """Pairs that make no sense together, by name."""
     policy, method, aggregator = specs["policy"], specs["method"], specs["aggregator"]
     if method.policy_kind != policy.policy_kind:
@@ -288,6 +289,10 @@ def _mismatches(recipe: Recipe, specs: Mapping[str, Any]) -> Iterator[str]:
         )
     if specs["credit"].name == "fixed-columns" and method.policy_kind == "masked":
         yield f"credit.kind: fixed-columns, but {method.name} weights its steps itself"
+    # A method that adds noise brings a stochastic step of its own; others use the policy's solvers.
+    own = "" if hasattr(method_config, "noise_level") else getattr(method_config, "solver", "")
+    if own and own not in policy.solvers:
+        yield f"method.solver: {policy.name} has {', '.join(policy.solvers)}, got {own!r}"
     if recipe.mode == "pre" and aggregator.name != "weighted-sum":
         yield (
             "mode: pre mixes raw rewards before there are advantages, "

@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recast_eval.errors import RecastError
 from recast_eval.records import MetricRecord
 from recast_train import distributed
+from recast_train.columns import column_shares, spent_on, whitened
 from recast_train.credit import reward_step_advantages, step_advantages
 from recast_train.data import Epoch, rank_rows
 from recast_train.methods.base import Work
 from recast_train.parts import Parts
 from recast_train.policies.base import Condition, Rollout
 from recast_train.probes import ProbeCollector, probe_steps
-from recast_train.rewards import RewardTable, score
+from recast_train.rewards import RewardTable, score, score_each, silences, tell_apart
 from recast_train.rngs import derive_seed
 from recast_train.update import accumulate, balance, measure, step_optimiser
 
@@ -59,6 +61,7 @@ def run_epoch(parts: Parts, number: int) -> None:
     batch = parts.sampler.epoch(number)
     rollout, rewards = draw(parts, batch, number)
     groups = compared(rollout, batch.groups).numpy()
+    _heed_silence(parts, rewards, groups, number)
     if number == 0:
         parts.record_credit(parts.credit.record(0))
     collector = _collector(parts, rollout, batch, number)
@@ -68,6 +71,7 @@ def run_epoch(parts: Parts, number: int) -> None:
         parts.step += 1
         parts.ema.update(parts.step)
         logs |= {f"reward/{name}": mean for name, mean in rewards.means.items()}
+        logs |= {f"failed/{name}": float(n) for name, (n, _) in rewards.failed.items()}
         logs["seconds/draw"] = parts.draw_seconds
         parts.record_metric(
             MetricRecord(
@@ -99,12 +103,11 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
     condition = _condition(parts, batch)
     total = len(batch.prompts)
     group = parts.plan.recipe.groups.group_size
-    # Whole groups, as some methods start a group from one noise.
-    size = max((parts.plan.recipe.sampler.rollout_batch or total) // group, 1) * group
+    batch_size = parts.plan.recipe.sampler.rollout_batch
     pieces, pending = [], []
     with ThreadPoolExecutor(max_workers=1) as pool:
-        for start in range(0, total, size):
-            length = min(size, total - start)
+        for drawn in draw_pieces(total, group, batch_size):
+            start, length = drawn.start, len(drawn)
             first, last = rank_rows(length, distributed.rank(), distributed.world())
             mine = torch.arange(start + first, start + last)
             plan = {
@@ -117,15 +120,60 @@ def draw(parts: Parts, batch: Epoch, number: int) -> tuple[Rollout, RewardTable]
             images = parts.policy.decode(piece.x_0)
             texts = [batch.prompts[i] for i in mine.tolist()]
             pieces.append((piece, first, length))
-            pending.append(pool.submit(score, parts.scorers, images, texts))
+            pending.append(pool.submit(score_each, parts.scorers, images, texts))
         tables = [future.result() for future in pending]
     gathered = [
-        distributed.gather_rows(torch.from_numpy(table.T.copy()), first, length)
+        distributed.gather_rows(
+            torch.from_numpy(np.concatenate([table.values, table.applicable]).T.copy()),
+            first,
+            length,
+        )
         for table, (_, first, length) in zip(tables, pieces, strict=True)
     ]
-    values = torch.cat(gathered).T.numpy()
+    values, applicable = np.split(torch.cat(gathered).T.numpy(), 2)
+    said = zip(*(table.reasons for table in tables), strict=True)
+    reasons = tuple(next(filter(None, of_reward), "") for of_reward in said)
+    table = RewardTable(tuple(parts.scorers), values, applicable > 0, reasons)
     parts.draw_seconds = time.monotonic() - began
-    return _joined(pieces, condition), RewardTable(tuple(parts.scorers), values)
+    return _joined(pieces, condition), table
+
+
+def draw_pieces(total: int, group: int, batch: int) -> list[range]:
+    """Rows of each rollout: whole groups, as some methods start a group from one noise.
+
+    Args:
+        total: Images of an epoch.
+        group: Images of a prompt.
+        batch: ``sampler.rollout_batch``; 0 is all at once.
+    """
+    size = max((batch or total) // group, 1) * group
+    return [range(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def _heed_silence(parts: Parts, rewards: RewardTable, groups: np.ndarray, number: int) -> None:
+    """Say, once each, which rewards fail; stop where failures leave nothing to learn from.
+
+    Raises:
+        RecastError: All advantages are 0, and failures are why.
+    """
+    sentences = dict(silences(rewards))
+    wanted = parts.plan.budgets > 0
+    lost = [n for n, w in zip(rewards.names, wanted, strict=True) if w and n in rewards.failed]
+    if lost and not mixed_advantages(parts, rewards.values, groups).any():
+        # Images may also be equally good; then a failure here and there is not to blame.
+        together = parts.plan.recipe.mode == "pre"
+        dead = any(name not in rewards.means for name in lost)
+        if dead or not tell_apart(rewards, groups, wanted, together=together):
+            raise RecastError(
+                f"epoch {number + 1}: nothing to learn from: "
+                f"{'; '.join(sentences[name] for name in lost)}. Mend that, and the same command "
+                "with --resume goes on from the last checkpoint"
+            )
+    for name, sentence in sentences.items():
+        case = (name, name not in rewards.means)
+        if case not in parts.told and distributed.rank() == 0:
+            log.warning("epoch %d: %s", number + 1, sentence)
+        parts.told.add(case)
 
 
 def compared(rollout: Rollout, groups: Tensor) -> Tensor:
@@ -210,7 +258,7 @@ def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray)
     found = reward_step_advantages(
         rewards,
         groups,
-        parts.credit.weights(),
+        _weights(parts),
         mode=parts.plan.recipe.mode,
         eps=cfg.eps,
         normaliser=cfg.scale,
@@ -222,6 +270,10 @@ def per_reward_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray)
     return torch.from_numpy(found).float()
 
 
+def _weights(parts: Parts) -> np.ndarray:
+    return spent_on(parts.credit.weights(), parts.plan.budgets, parts.density)
+
+
 def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> Tensor:
     """(T, N): budgets and credit alone, unless an aggregator holds other coefficients."""
     coefficients = np.asarray(parts.aggregator.coefficients(), dtype=np.float64)
@@ -231,7 +283,7 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
         found = step_advantages(
             rewards * parts.plan.scales[:, None],
             groups,
-            parts.credit.weights(),
+            _weights(parts),
             mode=recipe.mode,
             eps=cfg.eps,
             normaliser=cfg.scale,
@@ -240,17 +292,13 @@ def mixed_advantages(parts: Parts, rewards: np.ndarray, groups: np.ndarray) -> T
             budgets=parts.plan.budgets,
             column_mass=parts.column_mass,
         )
+        if recipe.mode == "pre":  # every step was normalised for itself
+            found = found * column_shares(parts.credit.weights())[:, None]
         mixed = torch.from_numpy(found).float()
     else:
         each = per_reward_advantages(parts, rewards, groups)
         mixed = torch.einsum("k,ktn->tn", torch.from_numpy(coefficients).float(), each)
-    return _whitened(mixed, cfg.eps) if parts.aggregator.whiten else mixed
-
-
-def _whitened(advantages: Tensor, eps: float) -> Tensor:
-    """Mean 0 and deviation 1 over the epoch at every step, as GDPO does."""
-    centred = advantages - advantages.mean(dim=1, keepdim=True)
-    return centred / (centred.std(dim=1, correction=0, keepdim=True) + eps)
+    return whitened(mixed, cfg.eps) if parts.aggregator.whiten else mixed
 
 
 def _collector(parts: Parts, rollout: Rollout, batch: Epoch, number: int) -> ProbeCollector | None:

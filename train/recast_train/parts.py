@@ -52,11 +52,15 @@ class Parts:
     """T, noise levels that are trained on."""
     column_mass: np.ndarray | None = None
     """(T,) the method's own weighting of the steps; None: all alike."""
+    density: np.ndarray | None = None
+    """(T,) how often the method trains each step; None: all alike."""
     step: int = 0
     """Optimiser steps done."""
     epoch: int = 0
     """Epochs done."""
     draw_seconds: float = field(default=0.0)
+    told: set[tuple[str, bool]] = field(default_factory=set)
+    """Rewards that a warning was about, and whether they were silent: once is enough."""
 
     def state(self) -> dict[str, Any]:
         """Everything that the next epoch depends on."""
@@ -226,10 +230,18 @@ def build_parts(
         ema=Ema(parameters, recipe.ema_ceiling),
         num_steps=num_steps,
         column_mass=setup.column_mass,
+        density=_density(method, policy.sigmas, recipe.epochs),
     )
     resume_parts(parts)
     check_disk(folder.root, checkpoint_bytes(parts) * ((recipe.keep_checkpoints or 3) + 1))
     return parts
+
+
+def _density(method: Method[Any], sigmas: torch.Tensor, epochs: int) -> np.ndarray | None:
+    # A method from elsewhere may be older than this question.
+    ask = getattr(method, "step_density", None)
+    found: np.ndarray | None = None if ask is None else ask(sigmas, epochs)
+    return found
 
 
 def resume_parts(parts: Parts) -> None:

@@ -135,6 +135,8 @@ class OptimiserConfig:
             yield f"optimiser.learning_rate: must be positive, got {self.learning_rate}"
         if not all(0 <= b < 1 for b in self.betas):
             yield f"optimiser.betas: must be in [0, 1), got {list(self.betas)}"
+        if self.eps <= 0:
+            yield f"optimiser.eps: must be positive, got {self.eps}"
         if self.weight_decay < 0:
             yield f"optimiser.weight_decay: must not be negative, got {self.weight_decay}"
         if self.max_grad_norm <= 0:
@@ -226,6 +228,8 @@ class Recipe:
         for key in ("seed", "threads", "keep_checkpoints", "samples_every", "sample_prompts"):
             if getattr(self, key) < 0:
                 yield f"{key}: must not be negative, got {getattr(self, key)}"
+        if self.samples_every > 0 and self.sample_prompts == 0:
+            yield "sample_prompts: must be 1 or more, or samples_every 0, got 0"
 
     def _budgets(self) -> Iterator[str]:
         for name, reward in self.rewards.items():

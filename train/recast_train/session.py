@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -12,17 +13,29 @@ import torch
 
 from recast_eval.console import progress
 from recast_eval.errors import ConfigError
+from recast_eval.records import MetricRecord, read_records
 from recast_train import distributed
 from recast_train.checkpoint import list_checkpoints, read_card
 from recast_train.config import Plan, load_plan
-from recast_train.loop import train
+from recast_train.loop import draw_pieces, train
 from recast_train.parts import build_parts, build_policy, prompts_digest, sampler_facts
 from recast_train.prompts import load_prompts
 from recast_train.recipe_files import find_recipe
-from recast_train.rewards import build_scorers
+from recast_train.recipe_types import Recipe
+from recast_train.rewards import build_scorers, unscored
 from recast_train.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    finished: bool
+    """False if it was stopped and left a checkpoint."""
+    unscored: tuple[str, ...]
+    """What could not be scored since it began, a sentence a reward."""
 
 
 def run_recipe(
@@ -32,7 +45,7 @@ def run_recipe(
     overrides: Sequence[str] = (),
     resume: bool = False,
     device: str = "",
-) -> bool:
+) -> Outcome:
     """Train; everything that can be wrong with the input is said before a model is loaded.
 
     Args:
@@ -43,11 +56,12 @@ def run_recipe(
         device: Torch device; CUDA if there is one and none is named.
 
     Returns:
-        Whether the run is finished; False if it was stopped and left a checkpoint.
+        Whether the run is finished, and what could not be scored.
 
     Raises:
         ConfigError: The recipe, the folder or the disk does not fit.
         DataError: Prompts or a checkpoint are broken.
+        RecastError: Rewards fail so that an epoch has nothing to learn from.
     """
     plan = load_plan(find_recipe(recipe), overrides)
     if distributed.asked_to_shard() and not plan.policy.shards:
@@ -68,15 +82,42 @@ def run_recipe(
     folder = RunFolder(out or Path("runs") / plan.recipe.name)
     if _is_finished(plan, folder):
         log.info("%s is finished (%d epochs): nothing to do", folder.root, plan.recipe.epochs)
-        return True
+        return _outcome(folder, finished=True)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     distributed.start(where)
     try:
         with distributed.together():
+            check_processes(plan.recipe, distributed.world())
             own = distributed.own_device(where)
-            return _run(plan, folder, prompts, resume=resume, device=own)
+            finished = _run(plan, folder, prompts, resume=resume, device=own)
     finally:
         distributed.stop()
+    return _outcome(folder, finished=finished)
+
+
+def _outcome(folder: RunFolder, *, finished: bool) -> Outcome:
+    # The file, not memory: a resumed run answers for its first part too.
+    there = folder.metrics.is_file()  # the first process's, where machines share no disk
+    records = read_records(folder.metrics, MetricRecord) if there else ()
+    return Outcome(finished, tuple(unscored(records)))
+
+
+def check_processes(recipe: Recipe, processes: int) -> None:
+    """Every process must have an image of its own in whatever is drawn at once.
+
+    Raises:
+        ConfigError: There are more processes than that.
+    """
+    groups, batch = recipe.groups, recipe.sampler.rollout_batch
+    images = groups.prompts_per_epoch * groups.group_size
+    least = min(len(piece) for piece in draw_pieces(images, groups.group_size, batch))
+    if least < processes:
+        raise ConfigError(
+            [
+                f"{processes} processes, but {least} of the epoch's {images} images are drawn at "
+                "once: use fewer processes, a larger sampler.rollout_batch or larger groups"
+            ]
+        )
 
 
 def _is_finished(plan: Plan, folder: RunFolder) -> bool:

@@ -24,9 +24,11 @@ class BalancingConfig:
     rho: float = 0.7
     """EMA of the coefficients, share of the past in [0, 1)."""
     start: Literal["first", "uniform", "budgets"] = "first"
-    """What the EMA starts from: the first solution, 1/K, or the budgets."""
+    """What the EMA starts from: the first solution, 1/K (of those with a budget), or the
+    budgets."""
     refresh_uses: Literal["solution", "ema"] = "solution"
-    """Whether the refresh step itself takes the new solution or the EMA."""
+    """Whether the refresh step itself takes the new solution or the EMA, each as it is meant:
+    coefficients of unit gradients go to unit gradients."""
     uniform_from: int = -1
     """Optimiser step from which coefficients are 1/K, without refreshes; -1 is never."""
     gram_share: float = 1.0
@@ -61,6 +63,8 @@ class Solution:
     """On the gradients as they are, for the refresh step."""
     remembered: np.ndarray
     """On the advantages of the steps in between (before the EMA)."""
+    for_unit: bool = False
+    """Whether ``remembered`` belongs to gradients of length 1, as MARBLE's alpha does."""
 
 
 class Balancer:
@@ -77,7 +81,9 @@ class Balancer:
 
     def __init__(self, config: BalancingConfig, budgets: np.ndarray, solve: Solver) -> None:
         self._config, self._solve = config, solve
-        self._uniform = np.full(len(budgets), 1.0 / len(budgets))
+        # A reward without a budget asks for nothing: it has no share in an even split either.
+        wanted = np.asarray(budgets) > 0
+        self._uniform: np.ndarray = wanted / wanted.sum()
         starts = {"uniform": self._uniform, "budgets": np.asarray(budgets, np.float64)}
         self._ema = starts.get(config.start)
         self._before = np.asarray(budgets, np.float64)
@@ -86,10 +92,10 @@ class Balancer:
         self._step = 0
 
     def wants_gradients(self, step: int) -> bool:
-        """Every ``refresh_every`` steps until the uniform stage; never for a single reward."""
+        """Every ``refresh_every`` steps until the uniform stage; never for one reward alone."""
         self._step = step
         due = step % self._config.refresh_every == 0 and not self._is_uniform()
-        return due and len(self._uniform) > 1
+        return due and bool(np.count_nonzero(self._uniform) > 1)
 
     def coefficients(self) -> np.ndarray:
         """(K,) shares that sum to 1."""
@@ -108,10 +114,11 @@ class Balancer:
         if used.any():
             solution = self._solve(matrix[np.ix_(used, used)], self._refreshes)
             weights[used] = solution.weights
-            self._remember(solution.remembered, used)
+            remembered = self._remember(solution.remembered, used)
+            if self._config.refresh_uses == "ema":
+                unit = solution.for_unit
+                weights = _on_raw(remembered, norms, used) if unit else remembered
         self._refreshes += 1
-        if self._config.refresh_uses == "ema" and self._ema is not None:
-            weights = self._ema
         report = self._report(matrix, weights, used)
         # How well the coefficients of the steps since the last refresh still fit.
         report["worst_cosine_before"] = worst_cosine(matrix, stale, used) if used.any() else 0.0
@@ -142,8 +149,8 @@ class Balancer:
             return self._uniform
         return self._before if self._ema is None else self._ema
 
-    def _remember(self, solved: np.ndarray, used: np.ndarray) -> None:
-        """EMA; a reward without signal keeps its share, the others split what is left."""
+    def _remember(self, solved: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """The new EMA; a reward without signal keeps its share, the others split what is left."""
         past = self._weights()
         target = np.where(used, 0.0, past)
         left = 1.0 - target.sum() / past.sum() if past.sum() > 0.0 else 1.0
@@ -152,6 +159,7 @@ class Balancer:
             self._ema = target
         else:
             self._ema = self._config.rho * self._ema + (1.0 - self._config.rho) * target
+        return self._ema
 
     def _report(self, gram: np.ndarray, weights: np.ndarray, used: np.ndarray) -> dict[str, float]:
         unit = cosines(gram)
@@ -169,3 +177,14 @@ class Balancer:
                 report[f"gram/{k}/{other}"] = float(gram[k, other])
                 report[f"cosine/{k}/{other}"] = float(unit[k, other])
         return report
+
+
+def _on_raw(shares: np.ndarray, norms: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """Shares of unit gradients as weights on the raw ones, at their mean norm (MARBLE, Eq. 7).
+
+    A reward without signal has no direction: the others split its share.
+    """
+    weights, total = np.zeros(len(shares)), shares[used].sum()
+    if total > 0.0:
+        weights[used] = shares[used] / total * norms[used].mean() / norms[used]
+    return weights

@@ -24,7 +24,9 @@ def build(config: MarbleConfig, budgets: np.ndarray) -> Balancer:
 
     def solve(gram: np.ndarray, refresh: int) -> Solution:
         found = balance(gram)
-        return Solution(found.weights, found.alpha if config.amortise == "alpha" else found.weights)
+        if config.amortise == "alpha":
+            return Solution(found.weights, found.alpha, for_unit=True)
+        return Solution(found.weights, found.weights)
 
     return Balancer(config, budgets, solve)
 

@@ -22,6 +22,10 @@ def run(
     """Train a policy on the rewards of a recipe; see also ``recast-train recipes``."""
     from recast_train.session import run_recipe  # here: torch takes seconds to import
 
-    finished = run_recipe(recipe, out=out, overrides=set_ or (), resume=resume, device=device)
-    if not finished:
+    found = run_recipe(recipe, out=out, overrides=set_ or (), resume=resume, device=device)
+    for line in found.unscored:
+        typer.echo(line, err=True)
+    if not found.finished:
         raise typer.Exit(130)
+    if found.unscored:
+        raise typer.Exit(1)

@@ -51,5 +51,5 @@ def sweep(
     failed = [name for name, status in statuses.items() if status]
     typer.echo(f"{len(runs) - len(failed)} of {len(runs)} runs done in {folder}")
     if failed:
-        typer.echo(f"failed: {', '.join(failed)}", err=True)
+        typer.echo(f"failed, or not all scored: {', '.join(failed)}", err=True)
         raise typer.Exit(1)

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import BeforeValidator
 from torch import Generator, Tensor
 
 from recast_train.losses.policy_gradient import policy_gradient_loss
+from recast_train.methods._density import window_density
 from recast_train.methods.base import Loss, Outputs, Work
 from recast_train.policies._windows import window_range
 from recast_train.policies.base import Rollout, VelocityPolicy
@@ -246,6 +248,14 @@ class PolicyGradient:
     def column_mass(self, rollout_masks: Tensor | None, num_steps: int) -> list[float] | None:
         """None: every step counts the same."""
         return None
+
+    def step_density(self, sigmas: Tensor, epochs: int) -> np.ndarray | None:
+        """Where the window lies and noise shows, in the mean over a run."""
+        stds = step_stds(sigmas, solver=self.config.solver, noise_level=self.config.noise_level)
+        seen = visible(stds)
+        first, last = self._explored(len(stds))
+        bounds = first, min(last, 1 + int(seen.nonzero().max()))
+        return window_density(asdict(self.config.window), bounds, seen.numpy(), epochs)
 
     def old_decay(self, step: int, epoch: int) -> float:
         """0: each epoch is drawn by the policy as it stands."""

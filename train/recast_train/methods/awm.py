@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from recast_train.losses.awm import Likelihood, matching_log_prob
 from recast_train.losses.policy_gradient import policy_gradient_loss
+from recast_train.methods._density import even_density
 from recast_train.methods._forward_process import noised_outputs, noised_works
 from recast_train.methods.base import Loss, MethodSpec, Outputs, Work
 from recast_train.policies.base import Rollout, VelocityPolicy
@@ -85,13 +87,17 @@ class Awm:
 
     def _steps(self, count: int, num_steps: int, generator: Generator) -> Tensor:
         """(count, strata) steps, without the first one, if there is another."""
-        first = min(1, num_steps - 1)
-        last = max(first + 1, first + int((num_steps - first) * self.config.stratum_share))
+        first, last = self._range(num_steps)
         strata = min(self.config.train_steps, last - first)
         edges = torch.linspace(first, last, strata + 1)
         draw = torch.rand(count, strata, generator=generator)
         steps = (edges[:-1] + draw * edges.diff()).long()
         return steps.clamp(first, last - 1)
+
+    def _range(self, num_steps: int) -> tuple[int, int]:
+        first = min(1, num_steps - 1)
+        count = int((num_steps - first) * self.config.stratum_share)
+        return first, max(first + 1, first + count)
 
     def outputs(self, policy: VelocityPolicy, rollout: Rollout, work: Work) -> Outputs:
         """See ``noised_outputs``."""
@@ -125,6 +131,11 @@ class Awm:
     def column_mass(self, rollout_masks: Tensor | None, num_steps: int) -> list[float] | None:
         """None: every step counts the same."""
         return None
+
+    def step_density(self, sigmas: Tensor, epochs: int) -> np.ndarray | None:
+        """The same in all strata, which leave out the first step and the last."""
+        num_steps = len(sigmas) - 1
+        return even_density(*self._range(num_steps), num_steps)
 
     def old_decay(self, step: int, epoch: int) -> float:
         """Rising to its ceiling with the optimiser steps."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from torch import Generator, Tensor
 
 from recast_train.policies.base import Policy, Rollout
@@ -79,6 +80,17 @@ class Method(Protocol, Generic[P_contra]):
 
     def column_mass(self, rollout_masks: Tensor | None, num_steps: int) -> list[float] | None:
         """(T,) credit that the method itself gives each step; None is 1/T."""
+        ...
+
+    def step_density(self, sigmas: Tensor, epochs: int) -> np.ndarray | None:
+        """(T,) how often each step is trained on, summing to 1; None: all alike.
+
+        Rows of W are scaled by it, so that each reward's budget is spent on trained steps.
+
+        Args:
+            sigmas: (T+1,) of the policy.
+            epochs: Of the run, in whose mean it is meant.
+        """
         ...
 
     def old_decay(self, step: int, epoch: int) -> float:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import ConfigDict
 from torch import Generator, Tensor
 
 from recast_train.losses.nft import nft_loss
+from recast_train.methods._density import even_density
 from recast_train.methods._forward_process import noised_outputs, noised_works
 from recast_train.methods.base import Loss, MethodSpec, Outputs, Work
 from recast_train.policies.base import Rollout, VelocityPolicy
@@ -112,13 +114,15 @@ class Nft:
         self, rollout: Rollout, num_steps: int, micro_batch: int, generator: Generator
     ) -> Iterator[Work]:
         """Every sample at its own random order of noise levels, with fresh noise each time."""
-        count = len(rollout.x_0)
-        used = max(1, int(num_steps * self.config.timestep_fraction))
+        count, used = len(rollout.x_0), self._used(num_steps)
         if self.config.timesteps == "permuted":
             orders = torch.rand(count, num_steps, generator=generator).argsort(dim=1)[:, :used]
         else:
             orders = torch.arange(used).repeat(count, 1)
         yield from noised_works(rollout, orders, micro_batch, generator)
+
+    def _used(self, num_steps: int) -> int:
+        return max(1, int(num_steps * self.config.timestep_fraction))
 
     def outputs(self, policy: VelocityPolicy, rollout: Rollout, work: Work) -> Outputs:
         """See ``noised_outputs``."""
@@ -153,6 +157,13 @@ class Nft:
     def column_mass(self, rollout_masks: Tensor | None, num_steps: int) -> list[float] | None:
         """None: every step counts the same."""
         return None
+
+    def step_density(self, sigmas: Tensor, epochs: int) -> np.ndarray | None:
+        """The noisiest ones alone, if it is told so; else all alike."""
+        if self.config.timesteps == "permuted":
+            return None
+        num_steps = len(sigmas) - 1
+        return even_density(0, self._used(num_steps), num_steps)
 
     def old_decay(self, step: int, epoch: int) -> float:
         """By optimiser steps, as released."""

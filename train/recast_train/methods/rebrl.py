@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
 import torch
 from pydantic import ConfigDict
 from torch import Generator, Tensor
@@ -184,6 +185,10 @@ class Rebrl:
             raise ValueError(f"the stage credit of {num_steps} steps needs the policy's masks")
         counts = [*rollout_masks.sum(-1).tolist(), 0]
         return [float(c) for c in column_mass(counts, self.weighting)]
+
+    def step_density(self, sigmas: Tensor, epochs: int) -> np.ndarray | None:
+        """None: a stage that is drawn seldom counts for more."""
+        return None
 
     def old_decay(self, step: int, epoch: int) -> float:
         """0: the old policy is the new one."""
