@@ -10,7 +10,7 @@ from recast_eval.content.prompts import SPLITS, Prompt, PromptSet, Split, load_p
 from recast_eval.errors import ConfigError
 from recast_eval.scoring.collect import Collected, check_folders, collect_images
 from recast_eval.scoring.drawing import Sampler
-from recast_eval.scoring.folder import EvalFolder, open_folder
+from recast_eval.scoring.folder import EvalFolder, open_folder, recorded_models
 from recast_eval.scoring.image_folder import prompts_of, read_metadata
 from recast_eval.scoring.roles import choose_scorers
 from recast_eval.scoring.scores import ScoreResult, score_images
@@ -73,10 +73,15 @@ def run_evaluation(plan: EvalPlan) -> EvalResult:
     samplers = choose_samplers(sources, plan.sampler)
     check_folders(sources, prompts, plan.samples)
     device = plan.device or _device()
-    scorers, notes = choose_scorers(
-        sources, prompts, names=plan.judges, heldout=plan.heldout, device=device
-    )
     root = plan.out or Path("evals") / "-vs-".join(s.name for s in sources)[:80]
+    scorers, notes = choose_scorers(
+        sources,
+        prompts,
+        names=plan.judges,
+        heldout=plan.heldout,
+        device=device,
+        recorded=recorded_models(root),
+    )
     folder = open_folder(
         root,
         sources,

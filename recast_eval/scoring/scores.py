@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,7 +72,8 @@ def score_images(
     """Score every image with every scorer, except where a valid score is on record.
 
     A recorded score is valid for the same image bytes and the same scorer card; failures
-    are tried again. Records that are no longer valid leave ``scores.jsonl``.
+    are tried again. Records that are no longer valid leave ``scores.jsonl``. A scorer that a
+    record calls a training metric stays one.
 
     Args:
         folder: The evaluation, with its images.
@@ -80,13 +81,16 @@ def score_images(
         scorers: With their roles.
         batch: Images a call.
     """
+    read = read_records(folder.scores, ScoreRecord) if folder.scores.is_file() else []
+    trained = {r.scorer for r in read if r.role == "train"}
+    scorers = [replace(c, role="train") if c.name in trained else c for c in scorers]
     wanted = {
         (model, image.prompt_id, image.sample, chosen.name): (image, chosen)
         for model, rows in images.items()
         for chosen in scorers
         for image in rows
     }
-    done = _valid(folder, wanted)
+    done = _valid(folder, read, wanted)
     reused = len(done)
     with progress() as bar:
         task = bar.add_task("score", total=len(wanted) - reused)
@@ -111,12 +115,11 @@ def _key(record: ScoreRecord) -> Key:
 
 
 def _valid(
-    folder: EvalFolder, wanted: Mapping[Key, tuple[ImageRecord, ChosenScorer]]
+    folder: EvalFolder,
+    read: Sequence[ScoreRecord],
+    wanted: Mapping[Key, tuple[ImageRecord, ChosenScorer]],
 ) -> dict[Key, ScoreRecord]:
     """Recorded scores that still hold; the file is rewritten if others were in it."""
-    if not folder.scores.is_file():
-        return {}
-    read = read_records(folder.scores, ScoreRecord)
     kept: dict[Key, ScoreRecord] = {}
     for record in read:
         pair = wanted.get(_key(record))
@@ -131,7 +134,7 @@ def _valid(
             kept[_key(record)] = record.model_copy(update={"role": chosen.role})
     roles = {c.name: c.role for _, c in wanted.values()}
     kept = {k: r.model_copy(update={"role": roles.get(r.scorer, r.role)}) for k, r in kept.items()}
-    if list(kept.values()) != read:
+    if list(kept.values()) != list(read):
         log.info("scores.jsonl: %d of %d records still hold", len(kept), len(read))
         write_atomic(folder.scores, "".join(r.model_dump_json() + "\n" for r in kept.values()))
     return {k: r for k, r in kept.items() if k in wanted}

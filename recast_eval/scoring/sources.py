@@ -93,6 +93,23 @@ def find_sources(given: Sequence[str]) -> list[ModelSource]:
     ]
 
 
+def describe(source: ModelSource) -> dict[str, Any]:
+    """What a manifest says of a model; no absolute path."""
+    facts: dict[str, Any] = {"kind": source.kind, "digest": source.digest}
+    if source.card:
+        base = Path(source.card.base_model)
+        facts |= {
+            "base": base.name if base.is_absolute() else source.card.base_model,
+            "step": source.card.step,
+            "recipe": source.card.recipe_name,
+            "recipe_digest": source.card.recipe_digest,
+            "rewards": source.card.rewards,
+            "heldout": source.card.heldout,
+            "allow_shared_family": source.card.allow_shared_family,
+        }
+    return facts
+
+
 def split_name(text: str) -> tuple[str, str]:
     """``NAME=PATH`` in two; the name is empty where there is none, or the path holds the sign."""
     name, sign, rest = text.partition("=")

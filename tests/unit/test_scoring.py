@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from PIL import Image
 
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, DataError
+from recast_eval.judging.offline import read_heldout_scores
 from recast_eval.records import (
     CheckpointCard,
     Failed,
     ImageRecord,
+    Manifest,
     Scored,
     ScoreRecord,
+    append_record,
     file_sha256,
+    read_json,
     read_records,
     write_json,
 )
@@ -38,8 +43,9 @@ from recast_eval.scoring import (
     verify_checkpoint,
 )
 from recast_eval.scoring.drawing import Draw, Job, plan_blocks
+from recast_eval.scoring.folder import recorded_models
 from recast_eval.scoring.image_folder import check_images, match_prompts, read_metadata
-from recast_eval.scoring.plan import EvalPlan, load_prompts
+from recast_eval.scoring.plan import EvalPlan, load_prompts, run_evaluation
 from recast_eval.scoring.sources import unique_names
 
 PROMPTS = [Prompt(prompt_id=f"p-{i}", prompt=f"thing {i}", category="x") for i in range(5)]
@@ -400,6 +406,95 @@ def test_a_recipe_s_override_is_scored_as_trained_and_said(tmp_path: Path) -> No
     assert any("composition" in n and "how much it matters" in n for n in notes)
     with pytest.raises(ConfigError, match="cannot be held out"):
         choose_scorers(sources, CAPTIONS, heldout=["composition"])
+
+
+def trained_evaluation(folder: Path, tmp_path: Path) -> Path:
+    """An evaluation of a checkpoint, as ``recast-eval score`` leaves it, with one score."""
+    sources = find_sources([f"tuned={checkpoint(tmp_path / 'step-000001')}"])
+    chosen, _ = choose_scorers(sources, CAPTIONS, names=["composition", "verifier"])
+    facts = {
+        "roles": {c.name: c.role for c in chosen},
+        "scorers": {c.name: asdict(c.scorer.card) for c in chosen},
+    }
+    samplers = choose_samplers(sources, {})
+    made = open_folder(folder, sources, samplers, seed=0, digests={}, command=[], facts=facts)
+    for c in chosen:
+        append_record(made.scores, score_record("tuned", c.name, c.role))
+    return folder
+
+
+def score_record(model: str, name: str, role: Any) -> ScoreRecord:
+    return ScoreRecord(
+        model=model,
+        prompt_id="p-0",
+        sample=0,
+        image="0" * 64,
+        scorer=name,
+        scorer_digest="d",
+        role=role,
+        outcome=Scored(value=0.5),
+    )
+
+
+def roles_of(folder: Path) -> set[tuple[str, str]]:
+    return {(r.scorer, r.role) for r in read_records(folder / "scores.jsonl", ScoreRecord)}
+
+
+def test_a_model_that_comes_later_makes_no_reward_a_judge(tmp_path: Path) -> None:
+    folder = trained_evaluation(tmp_path / "e", tmp_path)
+    mine = str(image_folder(tmp_path / "mine"))
+    plan = EvalPlan(models=[mine], judges=["composition", "verifier"], samples=1, out=folder)
+    run_evaluation(plan)
+    assert roles_of(folder) == {("composition", "train"), ("verifier", "heldout")}
+    jurors = {name for row in read_heldout_scores(folder / "scores.jsonl").values() for name in row}
+    assert jurors == {"verifier"}
+    manifest = read_json(folder / "manifest.json", Manifest)
+    assert manifest.facts["roles"] == {"composition": "train", "verifier": "heldout"}
+    with pytest.raises(ConfigError, match=r"composition: cannot be held out.*tuned \(reward"):
+        run_evaluation(replace(plan, judges=[], heldout=["composition"]))
+
+
+def test_a_reward_that_was_made_a_judge_before_is_set_right(tmp_path: Path) -> None:
+    folder = trained_evaluation(tmp_path / "e", tmp_path)
+    scores, manifest = folder / "scores.jsonl", folder / "manifest.json"
+    scores.write_text(scores.read_text().replace('"train"', '"heldout"'))
+    manifest.write_text(manifest.read_text().replace('"train"', '"heldout"'))
+    plan = EvalPlan(
+        models=[str(image_folder(tmp_path / "mine"))], judges=["verifier"], samples=1, out=folder
+    )
+    run_evaluation(plan)  # does not even name the scorer
+    assert roles_of(folder) == {("composition", "train"), ("verifier", "heldout")}
+    assert read_json(manifest, Manifest).facts["roles"]["composition"] == "train"
+
+
+def test_a_checkpoint_that_comes_later_ends_the_role_of_judges(tmp_path: Path) -> None:
+    """Opening is enough: ``recast-eval judge`` adds models without scoring them."""
+    folder = tmp_path / "e"
+    open_folder(folder, [SOURCE], {}, seed=0, digests={}, command=[])
+    append_record(folder / "scores.jsonl", score_record("m", "composition", "heldout"))
+    sources = find_sources([str(checkpoint(tmp_path / "step-000001"))])
+    open_folder(folder, sources, {}, seed=0, digests={}, command=[])
+    assert roles_of(folder) == {("composition", "train")}
+
+
+def test_a_judge_that_an_earlier_model_was_promised_stays_one(tmp_path: Path) -> None:
+    first = find_sources([str(checkpoint(tmp_path / "step-000001", heldout=["verifier"]))])
+    open_folder(tmp_path / "e", first, {}, seed=0, digests={}, command=[])
+    later = checkpoint(tmp_path / "step-000002", rewards={"verifier": "otsu-template"})
+    with pytest.raises(ConfigError, match="verifier: cannot be held out"):
+        choose_scorers(
+            find_sources([str(later)]),
+            CAPTIONS,
+            names=["verifier"],
+            recorded=recorded_models(tmp_path / "e"),
+        )
+
+
+def test_a_role_of_trained_outlives_a_lost_manifest(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    append_record(tmp_path / "scores.jsonl", score_record("other", "s", "train"))
+    result = score_images(EvalFolder(tmp_path), images, [scorer([])])
+    assert {r.role for r in result.records} == {"train"}
 
 
 def test_unknown_scorers_are_all_named() -> None:
