@@ -13,6 +13,8 @@ from recast_eval.records import CheckpointCard, digest, file_sha256, read_json
 
 Kind = Literal["checkpoint", "pipeline", "images"]
 STARTER: Final = "starter"
+ADAPTER: Final = "pytorch_lora_weights.safetensors"
+"""The adapter's file that diffusers loads."""
 _CARD, _METADATA, _INDEX = "checkpoint.json", "metadata.jsonl", "model_index.json"
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
@@ -183,6 +185,10 @@ def _checkpoint(path: Path, stem: str) -> _Found:
                 f"{path}: policy {card.policy!r} is not drawn here; draw its images with the "
                 "trainer and name their folder (metadata.jsonl: file_name, prompt, prompt_id)"
             ]
+        )
+    if f"adapter/{ADAPTER}" not in card.files:
+        raise DataError(
+            "missing: without it the base model would be drawn", path=path / "adapter" / ADAPTER
         )
     if card.base_model == STARTER:
         folder = content("train/starter")
