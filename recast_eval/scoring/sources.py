@@ -9,13 +9,15 @@ from typing import Any, Final, Literal
 
 from recast_eval.content import content
 from recast_eval.errors import ConfigError, DataError, MissingError
+from recast_eval.images import find_file
 from recast_eval.records import CheckpointCard, digest, file_sha256, read_json
+from recast_eval.scoring.image_folder import METADATA, read_metadata
 
 Kind = Literal["checkpoint", "pipeline", "images"]
 STARTER: Final = "starter"
 ADAPTER: Final = "pytorch_lora_weights.safetensors"
 """The adapter's file that diffusers loads."""
-_CARD, _METADATA, _INDEX = "checkpoint.json", "metadata.jsonl", "model_index.json"
+_CARD, _INDEX = "checkpoint.json", "model_index.json"
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
 
@@ -147,7 +149,7 @@ def _find(text: str) -> _Found:
         if not steps:
             raise ConfigError([f"{text}: a run without a whole checkpoint; train it further"])
         return _checkpoint(steps[-1], path.resolve().name)
-    if (path / _METADATA).is_file():
+    if (path / METADATA).is_file():
         stem = path.resolve().name
         stem = path.resolve().parent.name if stem == "images" else stem
         return _Found("images", path, "", stem, _folder_digest(path))
@@ -156,7 +158,7 @@ def _find(text: str) -> _Found:
     if path.exists():
         raise ConfigError(
             [
-                f"{text}: holds none of {_CARD}, checkpoints/, {_INDEX}, {_METADATA}; name a "
+                f"{text}: holds none of {_CARD}, checkpoints/, {_INDEX}, {METADATA}; name a "
                 "checkpoint, a run, a diffusers pipeline or an image folder"
             ]
         )
@@ -166,10 +168,23 @@ def _find(text: str) -> _Found:
 
 
 def _folder_digest(folder: Path) -> str:
-    """Of the table and the pictures: the same prompts and file names are common to two models."""
-    pictures = sorted(p for p in folder.iterdir() if p.is_file() and p.name != _METADATA)
+    """Of the table and the pictures: the same prompts and file names are common to two models.
+
+    Pictures are the folder's own files and those in folders below that the table names; one that
+    is missing has no digest, and is named where it is needed.
+    """
+    pictures = sorted(p for p in folder.iterdir() if p.is_file() and p.name != METADATA)
     seen = [(p.name, file_sha256(p)) for p in pictures]
-    return digest(["images", file_sha256(folder / _METADATA), seen])
+    below = {r.file_name for r in read_metadata(folder) if len(Path(r.file_name).parts) > 1}
+    seen += [(name, _picture_digest(folder, name)) for name in sorted(below)]
+    return digest(["images", file_sha256(folder / METADATA), seen])
+
+
+def _picture_digest(folder: Path, name: str) -> str:
+    try:
+        return file_sha256(find_file(folder, name))
+    except DataError:
+        return ""
 
 
 def _step_name(checkpoint: Path) -> str:

@@ -22,6 +22,7 @@ from recast_eval.records import (
     Scored,
     ScoreRecord,
     append_record,
+    digest,
     file_sha256,
     read_json,
     read_records,
@@ -108,6 +109,32 @@ def test_a_run_is_its_last_checkpoint(tmp_path: Path) -> None:
     assert source.name == "best"
     assert source.path is not None
     assert source.path.name == "step-000100"
+
+
+def test_pictures_in_folders_below_tell_two_models_apart(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        table = image_folder(tmp_path / name / "img") / "metadata.jsonl"
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+        rows = [r | {"file_name": f"img/{i}.png"} for i, r in enumerate(rows)]
+        table.unlink()
+        text = "".join(json.dumps(r) + "\n" for r in rows)
+        (tmp_path / name / "metadata.jsonl").write_text(text, encoding="utf-8")
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "b/img/3.png")
+    before = find_sources([str(tmp_path / "a"), str(tmp_path / "b")])
+    Image.new("RGB", (8, 8), (4, 5, 6)).save(tmp_path / "b/img/3.png")
+    after = find_sources([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert before[0].digest == after[0].digest
+    assert before[1].digest != after[1].digest
+    (tmp_path / "b/img/3.png").unlink()  # a gap is no error yet
+    assert find_sources([str(tmp_path / "b")])[0].digest not in {before[1].digest, after[1].digest}
+
+
+def test_a_flat_folder_keeps_the_digest_that_evaluations_have_on_record(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "a")
+    seen = [(f"{i}.png", file_sha256(folder / f"{i}.png")) for i in range(5)]
+    table = file_sha256(folder / "metadata.jsonl")
+    assert find_sources([str(folder)])[0].digest == digest(["images", table, seen])
 
 
 def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
