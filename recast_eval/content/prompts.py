@@ -19,6 +19,7 @@ from recast_eval.records import Record, digest
 Split = Literal["train", "validation", "test"]
 SPLITS: Final[tuple[Split, ...]] = get_args(Split)
 _SHOWN: Final = 120  # characters of a broken line that an error shows
+_COLUMNS: Final = ("prompt_id", "prompt", "category")
 
 
 class Prompt(Record):
@@ -209,10 +210,32 @@ def _from_hub(name: str, split: Split) -> PromptSet:
     return PromptSet(name, split, tuple(_from_rows(rows, Path(name))), None)
 
 
+def _is_empty(value: Any) -> bool:
+    return value is None or value == ""
+
+
+def _cell(row: dict[str, Any], key: str, number: int, path: Path) -> str:
+    """A cell as text; an id may be a whole number. Nothing else is guessed at."""
+    value = row[key]
+    if isinstance(value, str):
+        return value
+    if key == "prompt_id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    shown = f"{value!r:.{_SHOWN}}"
+    wanted = "text or a whole number" if key == "prompt_id" else "text"
+    raise DataError(
+        f"row {number}: {key} is {shown} ({type(value).__name__}), must be {wanted}: mend the "
+        "column",
+        path=path,
+    )
+
+
 def _from_rows(rows: list[dict[str, Any]], path: Path) -> list[Prompt]:
     found = []
     for number, row in enumerate(rows, start=1):
-        kept = {k: str(row[k]) for k in ("prompt_id", "prompt", "category") if row.get(k)}
+        kept = {
+            key: _cell(row, key, number, path) for key in _COLUMNS if not _is_empty(row.get(key))
+        }
         try:
             found.append(Prompt.model_validate({"prompt_id": f"{number:05d}", **kept}))
         except ValidationError as error:
