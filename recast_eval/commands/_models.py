@@ -99,10 +99,18 @@ def _has_scores(folder: Path, name: str) -> bool:
 
 def _look(folder: Path, name: str, source: "ModelSource | None") -> ImageSet:
     if source is not None and source.kind == "images" and source.path is not None:
-        return read_image_set(source.path, name)
+        return _given(source.path, name)
     if (folder / "images" / name / _TABLE).is_file():
         return read_image_set(folder / "images" / name, name)
     raise ConfigError([f"{name} has no images yet: draw them first with recast-eval score"])
+
+
+def _given(folder: Path, name: str) -> ImageSet:
+    """A folder that a person may have written, read as scoring reads it."""
+    from recast_eval.scoring.image_folder import read_metadata
+
+    records = {(r.prompt_id, r.sample): r for r in read_metadata(folder)}
+    return ImageSet(name, folder, records)
 
 
 def _score(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> None:
@@ -138,7 +146,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
     drawing = [source for source in sources if source.kind != "images"]
     for source in sources:
         if source.kind == "images" and source.path is not None:
-            found = read_image_set(source.path, source.name)
+            found = _given(source.path, source.name)
             if not _copy_whole(wanted, folder, source, found):
                 direct[source.name] = found
     if drawing:
@@ -170,6 +178,9 @@ def _copy_whole(wanted: Wanted, folder: Path, source: "ModelSource", found: Imag
     from recast_eval.scoring import EvalPlan, collect_images, load_prompts, open_folder
 
     samples = max(sample for _, sample in found.records) + 1
+    if samples > len(found.records):
+        log.warning("%s is judged where it lies: it has gaps", source.name)
+        return False
     try:
         prompts, digests = load_prompts(EvalPlan(models=[source.given]), [source])
         made = open_folder(

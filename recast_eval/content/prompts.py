@@ -3,7 +3,6 @@
 Shipped sets lie in ``prompts/sets/NAME/{card.yaml, train.jsonl, validation.jsonl, test.jsonl}``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from recast_eval.content import content
+from recast_eval.content.lines import filled_lines
 from recast_eval.errors import DataError, MissingError
 from recast_eval.records import Record, digest
 
@@ -136,7 +136,7 @@ def _read_file(path: Path) -> list[Prompt]:
         return _from_rows(_parquet_rows(path), path)
     found: list[Prompt] = []
     broken: list[tuple[int, str]] = []
-    for number, line in _lines(path):
+    for number, line in filled_lines(path):
         if path.suffix == ".txt":
             found.append(Prompt(prompt_id=f"{number:05d}", prompt=line))
             continue
@@ -157,21 +157,6 @@ def _read_file(path: Path) -> list[Prompt]:
             line=broken[0][0],
         )
     return _checked(found, path)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that hold something; a last one without a line feed counts, people write such."""
-    try:
-        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path=path) from error
-    for number, raw in enumerate(data.split(b"\n"), start=1):
-        try:
-            line = raw.decode("utf-8").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise DataError(f"not UTF-8 ({error}): save it so", path=path, line=number) from error
-        if line.strip():
-            yield number, line
 
 
 def _checked(prompts: list[Prompt], path: Path) -> list[Prompt]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from recast_eval.commands._models import Wanted, bring_models
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.judging.offline import read_heldout_scores
@@ -58,7 +59,7 @@ def image_folder(folder: Path, names: Sequence[str] = (), **extra: Any) -> Path:
     for i, prompt in enumerate(PROMPTS):
         name = names[i] if names else f"{i}.png"
         Image.new("RGB", (8, 8), (i * 40, 0, 0)).save(folder / name)
-        row = {"file_name": name, "prompt": prompt.prompt, "prompt_id": prompt.prompt_id, **extra}
+        row = {"file_name": name, "prompt": prompt.prompt, "prompt_id": prompt.prompt_id} | extra
         lines.append(json.dumps(row))
     (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
@@ -228,7 +229,42 @@ def test_a_missing_prompt_and_another_text_are_refused(tmp_path: Path) -> None:
         match_prompts(folder, records, other, 1)
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"file_name": "a.png"}', '{"prompt_id": 3}'])
+@pytest.mark.parametrize("form", ["no line feed", "encoding mark", "CR LF"])
+def test_a_table_that_a_person_wrote_loses_no_picture(form: str, tmp_path: Path) -> None:
+    path = image_folder(tmp_path / "set", author="me") / "metadata.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "no line feed": data.removesuffix(b"\n"),
+            "encoding mark": b"\xef\xbb\xbf" + data,
+            "CR LF": data.replace(b"\n", b"\r\n"),
+        }[form]
+    )
+    assert [r.prompt for r in read_metadata(path.parent)] == [p.prompt for p in PROMPTS]
+    _, (judged,) = bring_models(Wanted([str(path.parent)], tmp_path / "e"), scores=False)
+    assert len(judged.records) == 5
+
+
+def test_a_line_of_ours_that_a_crash_cut_is_dropped(tmp_path: Path) -> None:
+    collect(tmp_path, fake_load([]), PROMPTS, 1)
+    path = tmp_path / "images/m/metadata.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert len(read_metadata(path.parent)) == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sample", -1), ("prompt_id", ""), ("prompt_id", "p" * 300), ("prompt", "")],
+)
+def test_a_field_out_of_range_is_named(field: str, value: object, tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", **{field: value})
+    with pytest.raises(DataError, match=rf"metadata\.jsonl:1: {field}: .*a line must read"):
+        read_metadata(folder)
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, "{", "[]", '{"file_name": "a.png"}', '{"prompt_id": 3}']
+)
 def test_a_broken_metadata_line_is_named(line: str, tmp_path: Path) -> None:
     folder = image_folder(tmp_path / "set")
     path = folder / "metadata.jsonl"
