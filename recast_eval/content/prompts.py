@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from recast_eval.content import content
 from recast_eval.content.lines import filled_lines
-from recast_eval.errors import DataError, MissingError
+from recast_eval.errors import DataError, MissingError, shorten
 from recast_eval.records import Record, digest
 
 Split = Literal["train", "validation", "test"]
@@ -108,15 +108,17 @@ def load_prompt_set(name_or_path: str, split: Split = "test") -> PromptSet:
     path = Path(name_or_path)
     if path.suffix in (".jsonl", ".txt", ".parquet"):
         return PromptSet(path.stem, "all", tuple(_read_file(path)), None)
-    folder = content("prompts") / "sets" / name_or_path
-    if not (path.name == name_or_path and (folder / "card.yaml").is_file()):
-        folder = path
-    if not folder.is_dir():
-        known = sorted(prompt_sets())
+    known = sorted(prompt_sets())
+    folder = content("prompts") / "sets" / name_or_path if name_or_path in known else path
+    try:
+        there = folder.is_dir()
+    except OSError:  # e.g. a name that is too long
+        there = False
+    if not there:
         near = get_close_matches(name_or_path, known) or known
         raise MissingError(
-            f"no prompt set {name_or_path!r}: not shipped, no folder, no .jsonl, .txt or .parquet "
-            f"file; did you mean {', '.join(near)}?"
+            f"no prompt set {shorten(name_or_path)!r}: not shipped, no folder, no .jsonl, .txt or "
+            f".parquet file; did you mean {', '.join(near)}?"
         )
     card = read_card(folder)
     if split not in card.splits:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from recast_eval.content import content
-from recast_eval.errors import ConfigError, DataError, MissingError
+from recast_eval.errors import ConfigError, DataError, MissingError, reason, shorten
 from recast_eval.images import find_file
 from recast_eval.records import CheckpointCard, digest, file_sha256, read_json
 from recast_eval.scoring.image_folder import METADATA, read_metadata
@@ -76,11 +76,14 @@ def find_sources(given: Sequence[str]) -> list[ModelSource]:
     problems: list[str] = []
     found: list[tuple[str, _Found]] = []
     for text in given:
-        name, rest = split_name(text)
         try:
+            name, rest = split_name(text)
             source = _find(rest)
         except (ConfigError, MissingError) as error:
             problems += error.problems if isinstance(error, ConfigError) else [str(error)]
+            continue
+        except OSError as error:  # a name too long for the system, a file that may not be read
+            problems.append(f"{shorten(str(error.filename or text))}: {reason(error)}")
             continue
         if any(source.digest == other.digest for _, other in found):
             problems.append(f"{text}: the same model as one named before; name it once")
@@ -227,9 +230,17 @@ def verify_checkpoint(path: Path) -> CheckpointCard:
     root = path.resolve()
     for name, wanted in card.files.items():
         file = path / name
-        if not file.resolve().is_relative_to(root):
+        try:
+            inside, there = file.resolve().is_relative_to(root), file.is_file()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(
+                f"lists {shorten(name)!r}, which cannot be looked up ({reason(error)}): copy the "
+                "checkpoint again",
+                path=path / _CARD,
+            ) from error
+        if not inside:
             raise DataError(f"lists {name!r}, which is outside the checkpoint", path=path / _CARD)
-        if not file.is_file():
+        if not there:
             raise DataError("missing from the checkpoint: copy it again, whole", path=file)
         got = file_sha256(file)
         if got != wanted:

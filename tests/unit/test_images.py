@@ -212,6 +212,14 @@ def test_unicode_forms_of_a_name_are_one(tmp_path: Path, caplog: pytest.LogCaptu
     assert "Unicode form" in caplog.text
 
 
+def test_a_name_that_cannot_be_looked_up_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    for name in ("a" * 300 + ".png", "loop.png", "\ud800.png"):
+        with pytest.raises(DataError, match="cannot be looked up") as caught:
+            find_file(tmp_path, name)
+        assert len(str(caught.value)) < 400
+
+
 @pytest.mark.parametrize("name", ["../x.png", "/etc/passwd", "", "a/../../x.png", "link.png"])
 def test_a_name_cannot_leave_its_folder(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "images"

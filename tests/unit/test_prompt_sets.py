@@ -97,6 +97,11 @@ def test_cells_that_are_no_text_are_named(
         load_prompt_set(parquet(tmp_path / "a.parquet", **columns))
 
 
+def test_a_name_too_long_for_the_system_is_no_set() -> None:
+    with pytest.raises(MissingError, match=r"no prompt set 'aaa.*\.\.\.'.*did you mean"):
+        load_prompt_set("a" * 300)
+
+
 def write(path: Path, *lines: str, end: str = "\n") -> Path:
     path.write_text("\n".join(lines) + end, encoding="utf-8")
     return path

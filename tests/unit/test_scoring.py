@@ -166,6 +166,25 @@ def test_missing_foreign_and_outside_files_are_noticed(tmp_path: Path) -> None:
         verify_checkpoint(folder)
 
 
+def test_a_listed_name_that_cannot_be_looked_up_is_an_error(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "step-000020")
+    text = (folder / "checkpoint.json").read_text("utf-8")
+    (folder / "loop").symlink_to("loop")
+    for name in ("a" * 300, "loop", "a\\u0000b"):
+        named = text.replace("adapter/adapter_config.json", name)
+        (folder / "checkpoint.json").write_text(named, encoding="utf-8")
+        with pytest.raises(DataError, match=r"checkpoint\.json: lists .*cannot be looked up"):
+            verify_checkpoint(folder)
+
+
+def test_a_model_whose_name_is_too_long_is_no_model(tmp_path: Path) -> None:
+    for name in ("m" * 300, "x=" + "m" * 300, "m/" * 3000):
+        with pytest.raises(ConfigError, match="too long"):
+            find_sources([name])
+        with pytest.raises(ConfigError, match="too long"):
+            bring_models(Wanted([name], tmp_path), scores=False)
+
+
 def test_all_wrong_models_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     given = [str(tmp_path / "empty"), "no where", str(tmp_path / "gone/deeper/still")]
