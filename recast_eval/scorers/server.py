@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import binascii
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -17,9 +16,8 @@ from recast_eval.errors import DataError
 from recast_eval.images import decode_image
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer
+from recast_eval.scorers.each import score_apart
 from recast_eval.scorers.wire import Health, ScoreRequest, ScoreResponse, WireItem, WireResult
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -36,9 +34,14 @@ class Batcher:
         scorer: Called from one thread only.
         max_batch: Images that one call of the scorer gets at most, if requests allow it.
         max_waiting: Requests in the queue before new ones are refused.
+
+    Raises:
+        ValueError: One of them is below 1.
     """
 
     def __init__(self, scorer: Scorer, *, max_batch: int, max_waiting: int) -> None:
+        if min(max_batch, max_waiting) < 1:  # asyncio takes a queue of 0 for one without end
+            raise ValueError(f"must be 1 or more: max_batch {max_batch}, max_waiting {max_waiting}")
         self._scorer, self._max_batch = scorer, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
 
@@ -67,13 +70,7 @@ class Batcher:
                 size += len(batch[-1].images)
             images = [i for w in batch for i in w.images]
             prompts = [p for w in batch for p in w.prompts]
-            try:
-                outcomes = await asyncio.to_thread(self._scorer, images, prompts)
-            except Exception as error:  # one bad batch must not end the service: say it, go on
-                log.exception("the scorer failed on %d images", len(images))
-                outcomes = [Failed(reason="scorer_error", detail=type(error).__name__)] * len(
-                    images
-                )
+            outcomes = await asyncio.to_thread(score_apart, self._scorer, images, prompts)
             for waiting in batch:
                 mine, outcomes = outcomes[: len(waiting.images)], outcomes[len(waiting.images) :]
                 if not waiting.answer.done():

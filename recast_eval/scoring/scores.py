@@ -18,7 +18,7 @@ from recast_eval.records import (
     read_records,
     write_atomic,
 )
-from recast_eval.scorers.each import NOT_APPLICABLE
+from recast_eval.scorers.each import NOT_APPLICABLE, score_apart
 from recast_eval.scoring.folder import EvalFolder
 from recast_eval.scoring.roles import ChosenScorer
 
@@ -168,23 +168,5 @@ def _outcomes(
             outcomes[i] = Failed(reason="image_error", detail=str(error))
     rows = list(loaded)
     pixels, prompts = list(loaded.values()), [images[i].prompt for i in rows]
-    outcomes |= dict(zip(rows, _call(chosen, pixels, prompts), strict=True))
+    outcomes |= dict(zip(rows, score_apart(chosen.scorer, pixels, prompts), strict=True))
     return [outcomes[i] for i in range(len(images))]
-
-
-def _call(
-    chosen: ChosenScorer, pixels: list[np.ndarray], prompts: list[str]
-) -> list[Scored | Failed]:
-    """Score a batch; if the scorer breaks, score one by one, so that one image fails alone."""
-    if not pixels:
-        return []
-    try:
-        outcomes = chosen.scorer(pixels, prompts)
-    except Exception as error:
-        if len(pixels) > 1:
-            return [_call(chosen, [p], [t])[0] for p, t in zip(pixels, prompts, strict=True)]
-        log.warning("%s failed on an image: %s: %s", chosen.name, type(error).__name__, error)
-        return [Failed(reason="scorer_error", detail=f"{type(error).__name__}: {error}"[:500])]
-    if len(outcomes) != len(pixels):
-        raise ValueError(f"{chosen.name}: {len(outcomes)} outcomes for {len(pixels)} images")
-    return list(outcomes)

@@ -5,9 +5,13 @@ import threading
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import recast_eval.commands
+from recast_eval.console import build_app
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import ScorerCard
+from recast_eval.scorers.each import score_apart
 from recast_eval.scorers.server import Batcher
 
 CARD = ScorerCard(name="s", version=1, family="f", what="w", unit="u")
@@ -57,13 +61,55 @@ def test_what_waits_goes_together_and_what_is_too_much_is_refused() -> None:
     asyncio.run(story())
 
 
+def test_one_bad_picture_fails_alone_among_requests_that_wait_together() -> None:
+    async def story() -> None:
+        scorer = Held()
+        batcher = Batcher(scorer, max_batch=64, max_waiting=8)
+        worker = asyncio.create_task(batcher.run())
+        tasks = [await _started(batcher, p) for p in (["1"], ["2"], ["bad"], ["4", "bad", "5"])]
+        scorer.go.set()
+        answers = [[getattr(o, "value", "failed") for o in await t] for t in tasks]
+        assert answers == [[1.0], [2.0], ["failed"], [4.0, "failed", 5.0]]
+        worker.cancel()
+
+    asyncio.run(story())
+
+
+def test_too_few_outcomes_are_a_failure_and_shift_nothing() -> None:
+    class Short:
+        card = CARD
+
+        def __call__(self, images: list[np.ndarray], prompts: list[str]) -> list[Scored | Failed]:
+            return [Scored(value=float(p)) for p in prompts if p != "9"]
+
+    assert score_apart(Short(), pictures(3), ["1", "9", "3"]) == [
+        Scored(value=1.0),
+        Failed(reason="scorer_error", detail="ValueError: 0 outcomes for 1 images"),
+        Scored(value=3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--port", "99999"), ("--port", "0"), ("--max-waiting", "0"), ("--max-batch", "0")]
+)
+def test_flags_out_of_range_leave_with_status_2(flags: tuple[str, str]) -> None:
+    result = CliRunner().invoke(build_app(recast_eval.commands, ""), ["serve", "finish", *flags])
+    assert result.exit_code == 2, result.output
+    assert flags[0] in result.output
+
+
+def test_a_queue_of_0_is_refused_not_endless() -> None:
+    with pytest.raises(ValueError, match="max_waiting 0"):
+        Batcher(Held(), max_batch=1, max_waiting=0)
+
+
 def test_one_bad_batch_fails_by_name_and_the_next_is_scored() -> None:
     async def story() -> None:
         scorer = Held()
         scorer.go.set()
         batcher = Batcher(scorer, max_batch=1, max_waiting=8)
         worker = asyncio.create_task(batcher.run())
-        failed = await batcher.score(pictures(2), ["1", "bad"])
+        failed = await batcher.score(pictures(2), ["bad", "bad"])
         assert [getattr(f, "reason", "") for f in failed] == ["scorer_error"] * 2
         assert await batcher.score(pictures(1), ["7"]) == [Scored(value=7.0)]
         worker.cancel()
