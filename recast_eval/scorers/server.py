@@ -3,13 +3,13 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from recast_eval.errors import DataError
@@ -17,7 +17,14 @@ from recast_eval.images import decode_image
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer
 from recast_eval.scorers.each import score_apart
-from recast_eval.scorers.wire import Health, ScoreRequest, ScoreResponse, WireItem, WireResult
+from recast_eval.scorers.wire import (
+    MAX_BODY,
+    Health,
+    ScoreRequest,
+    ScoreResponse,
+    WireItem,
+    WireResult,
+)
 
 
 @dataclass(slots=True)
@@ -44,6 +51,11 @@ class Batcher:
             raise ValueError(f"must be 1 or more: max_batch {max_batch}, max_waiting {max_waiting}")
         self._scorer, self._max_batch = scorer, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next request would be refused."""
+        return self._queue.full()
 
     @property
     def waiting(self) -> int:
@@ -85,7 +97,25 @@ def _decode(item: WireItem) -> np.ndarray | Failed:
         return Failed(reason="image_error", detail=str(error))
 
 
-def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> FastAPI:
+def _refuse(request: Request, batcher: Batcher, max_body: int) -> Response | None:
+    """What can be refused by the head alone, before a body of any size is read and decoded."""
+    if request.method != "POST":
+        return None
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        return JSONResponse({"detail": "Content-Length is needed"}, 411)
+    if int(length) > max_body:
+        return JSONResponse({"detail": f"more than {max_body} bytes: send fewer items"}, 413)
+    return _full() if batcher.full else None
+
+
+def _full() -> Response:
+    return JSONResponse({"detail": "the queue is full"}, 429, {"Retry-After": "1"})
+
+
+def make_app(
+    scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64, max_body: int = MAX_BODY
+) -> FastAPI:
     """The service as an ASGI application; see ``wire`` for what it answers."""
     digest = scorer.card.digest()
     batcher = Batcher(scorer, max_batch=max_batch, max_waiting=max_waiting)
@@ -97,6 +127,10 @@ def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> F
         worker.cancel()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def gate(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        return _refuse(request, batcher, max_body) or await answer(request)
 
     @app.get("/health")
     async def health() -> Health:
@@ -114,7 +148,7 @@ def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> F
                 [request.items[i].prompt for i in good],
             )
         except asyncio.QueueFull:
-            return JSONResponse({"detail": "the queue is full"}, 429, {"Retry-After": "1"})
+            return _full()
         taken, failed = iter(scored), iter(outcomes)
         kinds = set(good)
         results = [

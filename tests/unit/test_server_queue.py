@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 
+import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +14,9 @@ from recast_eval.console import build_app
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import ScorerCard
 from recast_eval.scorers.each import score_apart
-from recast_eval.scorers.server import Batcher
+from recast_eval.scorers.remote import chunks
+from recast_eval.scorers.server import Batcher, make_app
+from recast_eval.scorers.wire import to_png
 
 CARD = ScorerCard(name="s", version=1, family="f", what="w", unit="u")
 
@@ -73,6 +77,48 @@ def test_one_bad_picture_fails_alone_among_requests_that_wait_together() -> None
         worker.cancel()
 
     asyncio.run(story())
+
+
+def test_what_is_too_long_or_too_much_is_refused_unread() -> None:
+    def body(count: int) -> dict[str, object]:
+        png = to_png(np.zeros((2, 2, 3), np.uint8))
+        return {"items": [{"id": str(i), "prompt": "1", "png": png} for i in range(count)]}
+
+    async def no_length() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    async def story() -> None:
+        scorer = Held()
+        app = make_app(scorer, max_waiting=1, max_body=1000)
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://t") as client,
+        ):
+            assert (await client.post("/score", json=body(100))).status_code == 413
+            assert (await client.post("/score", content=no_length())).status_code == 411
+            first = asyncio.create_task(client.post("/score", json=body(1)))
+            await asyncio.sleep(0.1)
+            second = asyncio.create_task(client.post("/score", json=body(1)))
+            await asyncio.sleep(0.1)
+            third = await client.post("/score", content=b"not even JSON")
+            assert (third.status_code, third.headers["Retry-After"]) == (429, "1")
+            assert (await client.get("/health")).json()["waiting"] == 1
+            scorer.go.set()
+            assert [(await t).status_code for t in (first, second)] == [200, 200]
+
+    asyncio.run(story())
+
+
+def test_a_client_keeps_requests_small() -> None:
+    images = [np.random.default_rng(i).integers(0, 256, (20, 20, 3), np.uint8) for i in range(40)]
+    one = len(to_png(images[0]))
+    for limit, sizes in ((10**9, [32, 8]), (3 * one + 50, [3] * 13 + [1]), (1, [1] * 40)):
+        parts = list(chunks(images, ["p"] * 40, limit=limit))
+        assert [len(p) for p in parts] == sizes
+        assert [i.png for p in parts for i in p] == [to_png(image) for image in images]
+        assert all(len({i.id for i in p}) == len(p) for p in parts)
 
 
 def test_too_few_outcomes_are_a_failure_and_shift_nothing() -> None:
