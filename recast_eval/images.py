@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from recast_eval.errors import DataError, reason, shorten
 
@@ -71,6 +71,21 @@ def load_image(
         )
     pixels, notes = decode_image(data, path=path, background=background, max_pixels=max_pixels)
     return LoadedImage(pixels, found, notes)
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, upright, from the file's head alone.
+
+    Raises:
+        DataError: It is missing, or no image.
+    """
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            width, height = image.size
+            sideways = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+    except Exception as error:  # as in ``decode_image``
+        raise DataError(f"no image that can be read ({error})", path=path) from error
+    return (height, width) if sideways else (width, height)
 
 
 def decode_image(

@@ -140,6 +140,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
         choose_samplers,
         collect_images,
         load_prompts,
+        note_sizes,
         open_folder,
     )
 
@@ -162,7 +163,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
         made = open_folder(
             folder, drawing, samplers, seed=wanted.seed, digests=digests, command=_command()
         )
-        collect_images(
+        drawn = collect_images(
             made,
             drawing,
             prompts,
@@ -171,12 +172,13 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
             seed=wanted.seed,
             device=wanted.device or "cpu",
         )
+        note_sizes(made, drawn.images)
     return direct
 
 
 def _copy_whole(wanted: Wanted, folder: Path, source: "ModelSource", found: ImageSet) -> bool:
     """Copy an image folder into the evaluation; False if it has gaps or damaged files."""
-    from recast_eval.scoring import EvalPlan, collect_images, load_prompts, open_folder
+    from recast_eval.scoring import EvalPlan, collect_images, load_prompts, note_sizes, open_folder
 
     samples = max(sample for _, sample in found.records) + 1
     if samples > len(found.records):
@@ -187,7 +189,8 @@ def _copy_whole(wanted: Wanted, folder: Path, source: "ModelSource", found: Imag
         made = open_folder(
             folder, [source], {}, seed=wanted.seed, digests=digests, command=_command()
         )
-        collect_images(made, [source], prompts, {}, samples=samples, seed=wanted.seed)
+        copied = collect_images(made, [source], prompts, {}, samples=samples, seed=wanted.seed)
+        note_sizes(made, copied.images)
     except DataError as error:
         log.warning("%s is judged where it lies: %s", source.name, error)
         return False

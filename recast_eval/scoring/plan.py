@@ -14,6 +14,7 @@ from recast_eval.scoring.folder import EvalFolder, open_folder, recorded_models
 from recast_eval.scoring.image_folder import prompts_of, read_metadata
 from recast_eval.scoring.roles import choose_scorers
 from recast_eval.scoring.scores import ScoreResult, score_images
+from recast_eval.scoring.sizes import note_sizes
 from recast_eval.scoring.sources import STARTER, ModelSource, find_sources, split_name
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ def run_evaluation(plan: EvalPlan) -> EvalResult:
         batch=plan.batch,
         device=device,
     )
+    note_sizes(folder, images.images)
     scores = score_images(folder, images.images, scorers)
     return EvalResult(folder, images, scores, tuple(notes))
 

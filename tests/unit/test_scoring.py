@@ -670,6 +670,31 @@ def test_a_folder_takes_no_other_model_seed_or_sampler(tmp_path: Path) -> None:
         opened(steps=11)
 
 
+@pytest.mark.parametrize("command", ["score", "judge"])
+def test_pictures_of_two_sizes_are_said_and_on_record(
+    command: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small, large = image_folder(tmp_path / "small"), image_folder(tmp_path / "large")
+
+    def compare(folder: Path) -> Any:
+        caplog.clear()
+        models, out = [str(folder)], tmp_path / "e"
+        if command == "score":
+            run_evaluation(EvalPlan(models=models, judges=["finish"], samples=1, out=out))
+        else:
+            bring_models(Wanted(models, out), scores=False)
+        return read_json(out / "manifest.json", Manifest).facts["models"]
+
+    assert compare(small)["small"]["sizes"] == {"8x8": 5}
+    assert "differ in size" not in caplog.text
+    for i in range(5):
+        Image.new("RGB", (16, 12), (i, 0, 0)).save(large / f"{i}.png")
+    models = compare(large)  # the other one came before
+    assert models["large"]["sizes"] == {"16x12": 5}
+    assert models["small"]["sizes"] == {"8x8": 5}
+    assert "differ in size (small 8x8; large 16x12)" in caplog.text
+
+
 def test_a_limit_keeps_every_category() -> None:
     plan = EvalPlan(models=["m"], prompts="starter-geneval,starter-ocr", limit=12)
     prompts, digests = load_prompts(plan, [SOURCE])
