@@ -49,3 +49,13 @@ class JudgeError(RecastError):
     """One judgement failed. Recorded in the results, never averaged in."""
 
     retryable: ClassVar[bool] = False
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """A value for a message: a name of thousands of characters would bury it."""
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def reason(error: BaseException) -> str:
+    """Why the system refused, without the path that the message names already."""
+    return (error.strerror if isinstance(error, OSError) else None) or shorten(str(error))

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 import numpy as np
-from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
 
-from recast_eval.errors import DataError
+from recast_eval.errors import DataError, reason, shorten
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,21 @@ def load_image(
         )
     pixels, notes = decode_image(data, path=path, background=background, max_pixels=max_pixels)
     return LoadedImage(pixels, found, notes)
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, upright, from the file's head alone.
+
+    Raises:
+        DataError: It is missing, or no image.
+    """
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            width, height = image.size
+            sideways = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+    except Exception as error:  # as in ``decode_image``
+        raise DataError(f"no image that can be read ({error})", path=path) from error
+    return (height, width) if sideways else (width, height)
 
 
 def decode_image(
@@ -255,13 +270,20 @@ def find_file(folder: Path, name: str) -> Path:
     if not name or "\0" in name or parts.is_absolute() or ".." in parts.parts:
         raise DataError(f"file name {name!r} leaves the folder: name a file inside it", path=folder)
     path = folder / parts
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside, there = path.resolve().is_relative_to(folder.resolve()), path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, links in a ring, no text
+        raise DataError(
+            f"file name {shorten(name)!r} cannot be looked up ({reason(error)}): name another",
+            path=folder,
+        ) from error
+    if not inside:
         raise DataError(f"{name!r} is a link that leaves the folder: copy the file", path=folder)
-    if path.is_file():
+    if there:
         return path
     wanted = unicodedata.normalize("NFC", parts.name)
     for other in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
         if unicodedata.normalize("NFC", other.name) == wanted and other.is_file():
             log.warning("%s: found as %r, another Unicode form of its name", path, other.name)
             return find_file(folder, other.relative_to(folder).as_posix())
-    raise DataError(f"no image {name!r} here: restore it or remove its line", path=folder)
+    raise DataError(f"no image {shorten(name)!r} here: restore it or remove its line", path=folder)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _TABLE = "metadata.jsonl"
+_LONGEST = 100  # names of models in an evaluation are shorter; longer ones no system takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def bring_models(
 
 
 def _is_inside(out: Path | None, name: str) -> bool:
-    plain = "/" not in name and "=" not in name
+    plain = "/" not in name and "=" not in name and len(name) <= _LONGEST
     return out is not None and plain and (out / "images" / name / _TABLE).is_file()
 
 
@@ -99,10 +100,18 @@ def _has_scores(folder: Path, name: str) -> bool:
 
 def _look(folder: Path, name: str, source: "ModelSource | None") -> ImageSet:
     if source is not None and source.kind == "images" and source.path is not None:
-        return read_image_set(source.path, name)
+        return _given(source.path, name)
     if (folder / "images" / name / _TABLE).is_file():
         return read_image_set(folder / "images" / name, name)
     raise ConfigError([f"{name} has no images yet: draw them first with recast-eval score"])
+
+
+def _given(folder: Path, name: str) -> ImageSet:
+    """A folder that a person may have written, read as scoring reads it."""
+    from recast_eval.scoring.image_folder import read_metadata
+
+    records = {(r.prompt_id, r.sample): r for r in read_metadata(folder)}
+    return ImageSet(name, folder, records)
 
 
 def _score(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> None:
@@ -131,6 +140,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
         choose_samplers,
         collect_images,
         load_prompts,
+        note_sizes,
         open_folder,
     )
 
@@ -138,7 +148,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
     drawing = [source for source in sources if source.kind != "images"]
     for source in sources:
         if source.kind == "images" and source.path is not None:
-            found = read_image_set(source.path, source.name)
+            found = _given(source.path, source.name)
             if not _copy_whole(wanted, folder, source, found):
                 direct[source.name] = found
     if drawing:
@@ -153,7 +163,7 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
         made = open_folder(
             folder, drawing, samplers, seed=wanted.seed, digests=digests, command=_command()
         )
-        collect_images(
+        drawn = collect_images(
             made,
             drawing,
             prompts,
@@ -162,20 +172,25 @@ def _collect(wanted: Wanted, folder: Path, sources: Sequence["ModelSource"]) -> 
             seed=wanted.seed,
             device=wanted.device or "cpu",
         )
+        note_sizes(made, drawn.images)
     return direct
 
 
 def _copy_whole(wanted: Wanted, folder: Path, source: "ModelSource", found: ImageSet) -> bool:
     """Copy an image folder into the evaluation; False if it has gaps or damaged files."""
-    from recast_eval.scoring import EvalPlan, collect_images, load_prompts, open_folder
+    from recast_eval.scoring import EvalPlan, collect_images, load_prompts, note_sizes, open_folder
 
     samples = max(sample for _, sample in found.records) + 1
+    if samples > len(found.records):
+        log.warning("%s is judged where it lies: it has gaps", source.name)
+        return False
     try:
         prompts, digests = load_prompts(EvalPlan(models=[source.given]), [source])
         made = open_folder(
             folder, [source], {}, seed=wanted.seed, digests=digests, command=_command()
         )
-        collect_images(made, [source], prompts, {}, samples=samples, seed=wanted.seed)
+        copied = collect_images(made, [source], prompts, {}, samples=samples, seed=wanted.seed)
+        note_sizes(made, copied.images)
     except DataError as error:
         log.warning("%s is judged where it lies: %s", source.name, error)
         return False

@@ -3,7 +3,6 @@
 Shipped sets lie in ``prompts/sets/NAME/{card.yaml, train.jsonl, validation.jsonl, test.jsonl}``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,12 +12,14 @@ import yaml
 from pydantic import Field, ValidationError
 
 from recast_eval.content import content
-from recast_eval.errors import DataError, MissingError
+from recast_eval.content.lines import filled_lines
+from recast_eval.errors import DataError, MissingError, shorten
 from recast_eval.records import Record, digest
 
 Split = Literal["train", "validation", "test"]
 SPLITS: Final[tuple[Split, ...]] = get_args(Split)
 _SHOWN: Final = 120  # characters of a broken line that an error shows
+_COLUMNS: Final = ("prompt_id", "prompt", "category")
 
 
 class Prompt(Record):
@@ -107,15 +108,17 @@ def load_prompt_set(name_or_path: str, split: Split = "test") -> PromptSet:
     path = Path(name_or_path)
     if path.suffix in (".jsonl", ".txt", ".parquet"):
         return PromptSet(path.stem, "all", tuple(_read_file(path)), None)
-    folder = content("prompts") / "sets" / name_or_path
-    if not (path.name == name_or_path and (folder / "card.yaml").is_file()):
-        folder = path
-    if not folder.is_dir():
-        known = sorted(prompt_sets())
+    known = sorted(prompt_sets())
+    folder = content("prompts") / "sets" / name_or_path if name_or_path in known else path
+    try:
+        there = folder.is_dir()
+    except OSError:  # e.g. a name that is too long
+        there = False
+    if not there:
         near = get_close_matches(name_or_path, known) or known
         raise MissingError(
-            f"no prompt set {name_or_path!r}: not shipped, no folder, no .jsonl, .txt or .parquet "
-            f"file; did you mean {', '.join(near)}?"
+            f"no prompt set {shorten(name_or_path)!r}: not shipped, no folder, no .jsonl, .txt or "
+            f".parquet file; did you mean {', '.join(near)}?"
         )
     card = read_card(folder)
     if split not in card.splits:
@@ -135,7 +138,7 @@ def _read_file(path: Path) -> list[Prompt]:
         return _from_rows(_parquet_rows(path), path)
     found: list[Prompt] = []
     broken: list[tuple[int, str]] = []
-    for number, line in _lines(path):
+    for number, line in filled_lines(path):
         if path.suffix == ".txt":
             found.append(Prompt(prompt_id=f"{number:05d}", prompt=line))
             continue
@@ -156,21 +159,6 @@ def _read_file(path: Path) -> list[Prompt]:
             line=broken[0][0],
         )
     return _checked(found, path)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that hold something; a last one without a line feed counts, people write such."""
-    try:
-        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path=path) from error
-    for number, raw in enumerate(data.split(b"\n"), start=1):
-        try:
-            line = raw.decode("utf-8").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise DataError(f"not UTF-8 ({error}): save it so", path=path, line=number) from error
-        if line.strip():
-            yield number, line
 
 
 def _checked(prompts: list[Prompt], path: Path) -> list[Prompt]:
@@ -209,10 +197,32 @@ def _from_hub(name: str, split: Split) -> PromptSet:
     return PromptSet(name, split, tuple(_from_rows(rows, Path(name))), None)
 
 
+def _is_empty(value: Any) -> bool:
+    return value is None or value == ""
+
+
+def _cell(row: dict[str, Any], key: str, number: int, path: Path) -> str:
+    """A cell as text; an id may be a whole number. Nothing else is guessed at."""
+    value = row[key]
+    if isinstance(value, str):
+        return value
+    if key == "prompt_id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    shown = f"{value!r:.{_SHOWN}}"
+    wanted = "text or a whole number" if key == "prompt_id" else "text"
+    raise DataError(
+        f"row {number}: {key} is {shown} ({type(value).__name__}), must be {wanted}: mend the "
+        "column",
+        path=path,
+    )
+
+
 def _from_rows(rows: list[dict[str, Any]], path: Path) -> list[Prompt]:
     found = []
     for number, row in enumerate(rows, start=1):
-        kept = {k: str(row[k]) for k in ("prompt_id", "prompt", "category") if row.get(k)}
+        kept = {
+            key: _cell(row, key, number, path) for key in _COLUMNS if not _is_empty(row.get(key))
+        }
         try:
             found.append(Prompt.model_validate({"prompt_id": f"{number:05d}", **kept}))
         except ValidationError as error:

@@ -34,10 +34,10 @@ class ImageRecord(Record):
     """A line of ``metadata.jsonl`` in an image folder; three fields are enough to read one."""
 
     schema_version: Literal[1] = 1
-    file_name: str
-    prompt: str
-    prompt_id: str
-    sample: int = 0
+    file_name: str = Field(min_length=1)
+    prompt: str = Field(min_length=1)
+    prompt_id: str = Field(min_length=1, max_length=200)
+    sample: int = Field(0, ge=0)
     """Which image of this prompt, from 0."""
     seed: int | None = None
     sha256: str | None = None

@@ -1,5 +1,6 @@
 """Scorers that look at one image at a time: a batch is single calls, by construction."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -7,7 +8,9 @@ from typing import Final
 import numpy as np
 
 from recast_eval.records import Failed, Scored
-from recast_eval.scorers.base import ScorerCard
+from recast_eval.scorers.base import Scorer, ScorerCard
+
+log = logging.getLogger(__name__)
 
 NOT_APPLICABLE: Final = "not_applicable"
 """Reason of a ``Failed`` outcome when the prompt asks for nothing that the scorer reads.
@@ -50,3 +53,23 @@ class EachScorer:
         """See ``Scorer``."""
         check_batch(images, prompts)
         return [self._score(i, p) for i, p in zip(images, prompts, strict=True)]
+
+
+def score_apart(
+    scorer: Scorer, images: Sequence[np.ndarray], prompts: Sequence[str]
+) -> list[Scored | Failed]:
+    """Score a batch; if the scorer breaks on it, one by one, so that one image fails alone."""
+    if not images:
+        return []
+    try:
+        outcomes = list(scorer(images, prompts))
+        if len(outcomes) != len(images):
+            raise ValueError(f"{len(outcomes)} outcomes for {len(images)} images")
+    except Exception as error:
+        if len(images) > 1:
+            pairs = zip(images, prompts, strict=True)
+            return [score_apart(scorer, [i], [p])[0] for i, p in pairs]
+        name = scorer.card.name
+        log.warning("%s failed on an image: %s: %s", name, type(error).__name__, error)
+        return [Failed(reason="scorer_error", detail=f"{type(error).__name__}: {error}"[:500])]
+    return outcomes

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import httpx
 import numpy as np
@@ -19,7 +19,14 @@ from recast_eval.errors import MissingError
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import ScorerCard
 from recast_eval.scorers.each import check_batch
-from recast_eval.scorers.wire import Health, ScoreRequest, ScoreResponse, WireItem, to_png
+from recast_eval.scorers.wire import (
+    MAX_BODY,
+    Health,
+    ScoreRequest,
+    ScoreResponse,
+    WireItem,
+    to_png,
+)
 
 CHUNK = 32
 _BACKOFF = wait_random_exponential(multiplier=0.2, max=5)
@@ -38,6 +45,23 @@ def _again(error: BaseException) -> bool:
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code in (429, 502, 503, 504)
     return isinstance(error, httpx.TransportError)
+
+
+def chunks(
+    images: Sequence[np.ndarray], prompts: Sequence[str], *, limit: int = MAX_BODY // 2
+) -> Iterator[list[WireItem]]:
+    """Split a batch into requests of ``CHUNK`` items and ``limit`` characters of PNG at most."""
+    part: list[WireItem] = []
+    size = 0
+    for i, (image, prompt) in enumerate(zip(images, prompts, strict=True)):
+        item = WireItem(id=str(i), prompt=prompt, png=to_png(image))
+        if part and (len(part) == CHUNK or size + len(item.png) > limit):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += len(item.png)
+    if part:
+        yield part
 
 
 class RemoteScorer:
@@ -90,17 +114,12 @@ class RemoteScorer:
         """See ``Scorer``."""
         check_batch(images, prompts)
         found: list[Scored | Failed] = []
-        for start in range(0, len(images), CHUNK):
-            part = slice(start, start + CHUNK)
-            found += self._chunk(images[part], prompts[part])
+        for items in chunks(images, prompts):
+            found += self._ask(items)
         return found
 
-    def _chunk(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> list[Scored | Failed]:
-        items = [
-            WireItem(id=str(i), prompt=p, png=to_png(image))
-            for i, (image, p) in enumerate(zip(images, prompts, strict=True))
-        ]
-        body = ScoreRequest(items=items).model_dump_json()
+    def _ask(self, items: Sequence[WireItem]) -> list[Scored | Failed]:
+        body = ScoreRequest(items=list(items)).model_dump_json()
         try:
             response = self._retry(self._post, body)
         except (httpx.HTTPError, ValidationError) as error:

@@ -3,23 +3,28 @@
 import asyncio
 import base64
 import binascii
-import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from recast_eval.errors import DataError
 from recast_eval.images import decode_image
 from recast_eval.records import Failed, Scored
 from recast_eval.scorers.base import Scorer
-from recast_eval.scorers.wire import Health, ScoreRequest, ScoreResponse, WireItem, WireResult
-
-log = logging.getLogger(__name__)
+from recast_eval.scorers.each import score_apart
+from recast_eval.scorers.wire import (
+    MAX_BODY,
+    Health,
+    ScoreRequest,
+    ScoreResponse,
+    WireItem,
+    WireResult,
+)
 
 
 @dataclass(slots=True)
@@ -36,11 +41,21 @@ class Batcher:
         scorer: Called from one thread only.
         max_batch: Images that one call of the scorer gets at most, if requests allow it.
         max_waiting: Requests in the queue before new ones are refused.
+
+    Raises:
+        ValueError: One of them is below 1.
     """
 
     def __init__(self, scorer: Scorer, *, max_batch: int, max_waiting: int) -> None:
+        if min(max_batch, max_waiting) < 1:  # asyncio takes a queue of 0 for one without end
+            raise ValueError(f"must be 1 or more: max_batch {max_batch}, max_waiting {max_waiting}")
         self._scorer, self._max_batch = scorer, max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next request would be refused."""
+        return self._queue.full()
 
     @property
     def waiting(self) -> int:
@@ -67,13 +82,7 @@ class Batcher:
                 size += len(batch[-1].images)
             images = [i for w in batch for i in w.images]
             prompts = [p for w in batch for p in w.prompts]
-            try:
-                outcomes = await asyncio.to_thread(self._scorer, images, prompts)
-            except Exception as error:  # one bad batch must not end the service: say it, go on
-                log.exception("the scorer failed on %d images", len(images))
-                outcomes = [Failed(reason="scorer_error", detail=type(error).__name__)] * len(
-                    images
-                )
+            outcomes = await asyncio.to_thread(score_apart, self._scorer, images, prompts)
             for waiting in batch:
                 mine, outcomes = outcomes[: len(waiting.images)], outcomes[len(waiting.images) :]
                 if not waiting.answer.done():
@@ -88,7 +97,25 @@ def _decode(item: WireItem) -> np.ndarray | Failed:
         return Failed(reason="image_error", detail=str(error))
 
 
-def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> FastAPI:
+def _refuse(request: Request, batcher: Batcher, max_body: int) -> Response | None:
+    """What can be refused by the head alone, before a body of any size is read and decoded."""
+    if request.method != "POST":
+        return None
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        return JSONResponse({"detail": "Content-Length is needed"}, 411)
+    if int(length) > max_body:
+        return JSONResponse({"detail": f"more than {max_body} bytes: send fewer items"}, 413)
+    return _full() if batcher.full else None
+
+
+def _full() -> Response:
+    return JSONResponse({"detail": "the queue is full"}, 429, {"Retry-After": "1"})
+
+
+def make_app(
+    scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64, max_body: int = MAX_BODY
+) -> FastAPI:
     """The service as an ASGI application; see ``wire`` for what it answers."""
     digest = scorer.card.digest()
     batcher = Batcher(scorer, max_batch=max_batch, max_waiting=max_waiting)
@@ -100,6 +127,10 @@ def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> F
         worker.cancel()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def gate(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        return _refuse(request, batcher, max_body) or await answer(request)
 
     @app.get("/health")
     async def health() -> Health:
@@ -117,7 +148,7 @@ def make_app(scorer: Scorer, *, max_batch: int = 64, max_waiting: int = 64) -> F
                 [request.items[i].prompt for i in good],
             )
         except asyncio.QueueFull:
-            return JSONResponse({"detail": "the queue is full"}, 429, {"Retry-After": "1"})
+            return _full()
         taken, failed = iter(scored), iter(outcomes)
         kinds = set(good)
         results = [

@@ -1,7 +1,8 @@
 """What a scorer in another process is asked and answers: JSON over HTTP, images as PNG.
 
     GET  /health -> Health            POST /score  ScoreRequest -> ScoreResponse
-    429 with Retry-After: the queue is full; 422: the request is not of this form.
+    429 with Retry-After: the queue is full; 422: the request is not of this form; 411, 413: its
+    length is not said, or is more than MAX_BODY.
 
 The server may live in an environment of its own, with whatever versions the scorer's package
 pins: these few lines are all that both sides must agree on (docs/scorers.md).
@@ -19,6 +20,8 @@ from recast_eval.records import Outcome, Record
 
 MAX_ITEMS = 256
 MAX_IMAGE_CHARS = 64 * 2**20
+MAX_BODY = 256 * 2**20
+"""Bytes of a request; a client sends pictures in parts of at most half of it, or one alone."""
 
 
 class WireItem(Record):

@@ -12,6 +12,7 @@ from recast_eval.scoring.plan import (
 )
 from recast_eval.scoring.roles import STARTER_SCORERS, ChosenScorer, choose_scorers
 from recast_eval.scoring.scores import ScoreResult, score_images
+from recast_eval.scoring.sizes import note_sizes
 from recast_eval.scoring.sources import ModelSource, find_sources, verify_checkpoint
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "collect_images",
     "find_sources",
     "load_prompts",
+    "note_sizes",
     "open_folder",
     "run_evaluation",
     "score_images",

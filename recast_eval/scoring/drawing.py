@@ -11,7 +11,7 @@ import numpy as np
 
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, DataError
-from recast_eval.scoring.sources import ModelSource
+from recast_eval.scoring.sources import ADAPTER, ModelSource
 
 log = logging.getLogger(__name__)
 _KEYS: Final = ("steps", "guidance_scale", "shift", "resolution", "max_sequence_length", "solver")
@@ -174,10 +174,45 @@ def _pipeline(base: str, device: str) -> Any:
 
 
 def _add_adapter(pipeline: Any, folder: Path) -> None:
+    """Load it, then look: of tensors that fit nothing diffusers only logs, and draws the base."""
+    from peft import get_peft_model_state_dict
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / ADAPTER
+    if not path.is_file():
+        raise DataError("missing: without it the base model would be drawn", path=path)
     try:
-        pipeline.load_lora_weights(str(folder), local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise DataError(f"no adapter that fits the base model: {error}", path=folder) from error
+        with safe_open(path, "pt") as file:
+            given = set(file.keys())
+        if not given:
+            raise DataError("empty: the base model would be drawn", path=path)
+        pipeline.load_lora_weights(
+            str(folder), weight_name=ADAPTER, local_files_only=True, use_safetensors=True
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        raise DataError(f"no adapter that fits the base model: {error}", path=path) from error
+    model = getattr(pipeline, "transformer", None)
+    taken = {
+        f"transformer.{name}"
+        for adapter in getattr(model, "peft_config", {})
+        for name in get_peft_model_state_dict(model, adapter_name=adapter)
+    }
+    _check_taken(path, given, taken)
+
+
+def _check_taken(path: Path, given: set[str], taken: set[str]) -> None:
+    if unused := sorted(given - taken):
+        raise DataError(
+            f"the base model has no place for {len(unused)} of {len(given)} tensors, the first is "
+            f"{unused[0]!r}: the adapter belongs to another model",
+            path=path,
+        )
+    if lacking := sorted(taken - given):
+        raise DataError(
+            f"lacks {len(lacking)} of {len(taken)} tensors, the first is {lacking[0]!r}: save it "
+            "again, whole",
+            path=path,
+        )
 
 
 def to_bytes(images: np.ndarray) -> Iterator[np.ndarray | None]:

@@ -1,14 +1,27 @@
 """``evals/NAME/``: what it holds, and what may be added to it."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from recast_eval.errors import ConfigError
-from recast_eval.records import Manifest, hardware, package_versions, read_json, write_json
+from recast_eval.records import (
+    Manifest,
+    ScoreRecord,
+    hardware,
+    package_versions,
+    read_json,
+    read_records,
+    write_atomic,
+    write_json,
+)
 from recast_eval.scoring.drawing import Sampler
-from recast_eval.scoring.sources import ModelSource
+from recast_eval.scoring.roles import family_of, trained_families
+from recast_eval.scoring.sources import ModelSource, describe
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +45,14 @@ class EvalFolder:
         return self.root / "images" / model
 
 
-def describe(source: ModelSource) -> dict[str, Any]:
-    """What a manifest says of a model; no absolute path."""
-    facts: dict[str, Any] = {"kind": source.kind, "digest": source.digest}
-    if source.card:
-        base = Path(source.card.base_model)
-        facts |= {
-            "base": base.name if base.is_absolute() else source.card.base_model,
-            "step": source.card.step,
-            "recipe": source.card.recipe_name,
-            "recipe_digest": source.card.recipe_digest,
-            "rewards": source.card.rewards,
-            "heldout": source.card.heldout,
-        }
-    return facts
+def recorded_models(root: Path) -> dict[str, dict[str, Any]]:
+    """What an evaluation's manifest says of its models; nothing where there is none.
+
+    Raises:
+        DataError: It is damaged.
+    """
+    path = EvalFolder(root).manifest
+    return dict(read_json(path, Manifest).facts.get("models", {})) if path.is_file() else {}
 
 
 def open_folder(
@@ -59,6 +66,9 @@ def open_folder(
     facts: Mapping[str, Any] | None = None,
 ) -> EvalFolder:
     """Create an evaluation, or add to one whose images would come out the same.
+
+    One scorer has one role in it: where a model that is added was trained on a scorer's family,
+    scores on record become training metrics; none ever becomes held out again.
 
     Args:
         root: Its folder.
@@ -82,7 +92,7 @@ def open_folder(
     if folder.manifest.is_file():
         old = read_json(folder.manifest, Manifest)
         _check_same(folder, old, models, seed)
-    kept = dict(old.facts.get("models", {})) if old else {}
+    merged = _merged(old.facts if old else {}, {**(facts or {}), "models": models})
     root.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(
         command=[_short(word) for word in command],
@@ -90,10 +100,39 @@ def open_folder(
         hardware=hardware(),
         seeds={"images": seed},
         digests={**(old.digests if old else {}), **digests},
-        facts={**(old.facts if old else {}), **(facts or {}), "models": kept | models},
+        facts=merged,
     )
+    _settle_scores(folder, merged)
     write_json(folder.manifest, manifest)
     return folder
+
+
+def _merged(before: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of all calls: what is said a model or a scorer adds up, the rest is the last's."""
+    facts = {**before, **new}
+    for key in ("models", "roles", "scorers"):
+        if key in facts:
+            facts[key] = {**before.get(key, {}), **new.get(key, {})}
+    families = trained_families(facts["models"])
+    for name in facts.get("roles", {}):
+        old = before.get("roles", {}).get(name)
+        if old == "train" or family_of(name, facts.get("scorers", {})) in families:
+            facts["roles"][name] = "train"
+    return facts
+
+
+def _settle_scores(folder: EvalFolder, facts: Mapping[str, Any]) -> None:
+    """Scores of a family that one of the models was trained on are training metrics for all."""
+    if not folder.scores.is_file():
+        return
+    read = read_records(folder.scores, ScoreRecord)
+    families, cards = trained_families(facts["models"]), facts.get("scorers", {})
+    names = {r.scorer for r in read if r.role == "heldout"}
+    trained = {n for n in names if family_of(n, cards) in families}
+    if trained:
+        log.info("scores.jsonl: %s: trained on, no longer held out", ", ".join(sorted(trained)))
+        rows = [r.model_copy(update={"role": "train"}) if r.scorer in trained else r for r in read]
+        write_atomic(folder.scores, "".join(r.model_dump_json() + "\n" for r in rows))
 
 
 def _short(word: str) -> str:

@@ -1,5 +1,6 @@
 """Folders of images with ``metadata.jsonl``: matched by id, checked before any work."""
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,18 +8,20 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from recast_eval.content.lines import filled_lines
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import DataError
 from recast_eval.images import find_file, load_image
-from recast_eval.records import ImageRecord, read_lines
+from recast_eval.records import ImageRecord
 
 log = logging.getLogger(__name__)
 METADATA: Final = "metadata.jsonl"
+_OURS: Final = '{"schema_version":1,'  # how each line begins that we write
 _FIELDS: Final = frozenset(ImageRecord.model_fields)
 
 
 def read_metadata(folder: Path) -> list[ImageRecord]:
-    """Read a folder's table. Columns that are not ours are left out.
+    """Read a folder's table, whoever wrote it. Columns that are not ours are left out.
 
     Raises:
         DataError: A line is broken, or an image of a prompt is listed twice.
@@ -26,9 +29,11 @@ def read_metadata(folder: Path) -> list[ImageRecord]:
     path = folder / METADATA
     found: list[ImageRecord] = []
     seen: dict[tuple[str, int], int] = {}
-    for number, text in read_lines(path):
-        if not text.strip():
-            continue
+    lines = list(filled_lines(path))
+    for number, text in lines:
+        if number == lines[-1][0] and _is_torn(path, text):
+            log.warning("%s: dropped a torn last line of %d characters", path, len(text))
+            break
         record = _line(path, number, text)
         earlier = seen.setdefault((record.prompt_id, record.sample), number)
         if earlier != number:
@@ -44,9 +49,21 @@ def read_metadata(folder: Path) -> list[ImageRecord]:
     return found
 
 
-def _line(path: Path, number: int, text: str) -> ImageRecord:
-    import json
+def _is_torn(path: Path, last: str) -> bool:
+    """Whether a crash of ours cut it: its head is ours, and no line feed ends it.
 
+    The last line of a person's table may lack the line feed too, and counts.
+    """
+    if path.read_bytes().endswith(b"\n") or not (last.startswith(_OURS) or _OURS.startswith(last)):
+        return False
+    try:
+        json.loads(last)
+    except ValueError:
+        return True
+    return False
+
+
+def _line(path: Path, number: int, text: str) -> ImageRecord:
     try:
         row = json.loads(text)
         if not isinstance(row, dict):
@@ -55,7 +72,7 @@ def _line(path: Path, number: int, text: str) -> ImageRecord:
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, in {text[:120]!r}"
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         problem = f"{error}, in {text[:120]!r}"
     raise DataError(
         f'{problem}; a line must read {{"file_name": ..., "prompt": ..., "prompt_id": ...}}',

@@ -10,10 +10,11 @@ from recast_eval.content.prompts import SPLITS, Prompt, PromptSet, Split, load_p
 from recast_eval.errors import ConfigError
 from recast_eval.scoring.collect import Collected, check_folders, collect_images
 from recast_eval.scoring.drawing import Sampler
-from recast_eval.scoring.folder import EvalFolder, open_folder
+from recast_eval.scoring.folder import EvalFolder, open_folder, recorded_models
 from recast_eval.scoring.image_folder import prompts_of, read_metadata
 from recast_eval.scoring.roles import choose_scorers
 from recast_eval.scoring.scores import ScoreResult, score_images
+from recast_eval.scoring.sizes import note_sizes
 from recast_eval.scoring.sources import STARTER, ModelSource, find_sources, split_name
 
 log = logging.getLogger(__name__)
@@ -73,10 +74,15 @@ def run_evaluation(plan: EvalPlan) -> EvalResult:
     samplers = choose_samplers(sources, plan.sampler)
     check_folders(sources, prompts, plan.samples)
     device = plan.device or _device()
-    scorers, notes = choose_scorers(
-        sources, prompts, names=plan.judges, heldout=plan.heldout, device=device
-    )
     root = plan.out or Path("evals") / "-vs-".join(s.name for s in sources)[:80]
+    scorers, notes = choose_scorers(
+        sources,
+        prompts,
+        names=plan.judges,
+        heldout=plan.heldout,
+        device=device,
+        recorded=recorded_models(root),
+    )
     folder = open_folder(
         root,
         sources,
@@ -104,6 +110,7 @@ def run_evaluation(plan: EvalPlan) -> EvalResult:
         batch=plan.batch,
         device=device,
     )
+    note_sizes(folder, images.images)
     scores = score_images(folder, images.images, scorers)
     return EvalResult(folder, images, scores, tuple(notes))
 

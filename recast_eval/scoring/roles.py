@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, MissingError, PluginError
 from recast_eval.scorers import SCORERS, Scorer, ScorerSpec
 from recast_eval.scorers.world import parse_caption
-from recast_eval.scoring.sources import ModelSource
+from recast_eval.scoring.sources import ModelSource, describe
 
 Role = Literal["train", "heldout"]
 STARTER_SCORERS: Final = (
@@ -33,9 +33,26 @@ class ChosenScorer:
     role: Role
 
 
-def trained_families(sources: Sequence[ModelSource]) -> frozenset[str]:
+Recorded = Mapping[str, Mapping[str, Any]]
+"""Model -> what an evaluation's manifest says of it (``sources.describe``)."""
+
+
+def trained_families(recorded: Recorded) -> frozenset[str]:
     """Families that any of the models was trained on: one role a scorer, whatever the model."""
-    return frozenset().union(*(s.families for s in sources))
+    return frozenset(
+        family for facts in recorded.values() for family in (facts.get("rewards") or {}).values()
+    )
+
+
+def family_of(scorer: str, cards: Recorded) -> str | None:
+    """Family of a scorer on record: by its recorded card, else by the one here; None unknown."""
+    recorded = cards.get(scorer, {}).get("family")
+    if recorded is not None:
+        return str(recorded)
+    try:
+        return SCORERS.load(scorer).card.family
+    except PluginError:
+        return None
 
 
 def choose_scorers(
@@ -45,6 +62,7 @@ def choose_scorers(
     names: Sequence[str] = (),
     heldout: Sequence[str] = (),
     device: str = "cpu",
+    recorded: Recorded | None = None,
 ) -> tuple[list[ChosenScorer], list[str]]:
     """Load the scorers of an evaluation and give each its role.
 
@@ -55,6 +73,7 @@ def choose_scorers(
             for captions of cards, all of the starter's.
         heldout: Scorers that must be held out; they are added to ``names``.
         device: Where models among them run.
+        recorded: Models that the evaluation holds already: what they were trained on counts too.
 
     Returns:
         The scorers, and a sentence for each default one that cannot run here and each that a
@@ -69,12 +88,12 @@ def choose_scorers(
     if not wanted:
         raise ConfigError(["--judges: name some, the prompts are not the starter's captions"])
     specs = _load(wanted)
-    families = trained_families(sources)
-    cards = [s.card for s in sources if s.card]
-    promised = {n for c in cards if not c.allow_shared_family for n in c.heldout}
+    models = {**(recorded or {}), **{s.name: describe(s) for s in sources}}
+    families = trained_families(models)
+    promised = _promised(models)
     problems = [
         f"{name}: cannot be held out, its family {specs[name].card.family!r} was trained on by "
-        f"{_who(sources, specs[name].card.family)}; take a judge of another family"
+        f"{_who(models, specs[name].card.family)}; take a judge of another family"
         for name in wanted
         if name in {*heldout, *promised} and specs[name].card.family in families
     ]
@@ -92,6 +111,16 @@ def choose_scorers(
         role: Role = "train" if specs[name].card.family in families else "heldout"
         chosen.append(ChosenScorer(name, scorer, role))
     return chosen, notes
+
+
+def _promised(models: Recorded) -> set[str]:
+    """Judges that recipes promised; not where an override is, or none could be on record."""
+    return {
+        name
+        for facts in models.values()
+        if facts.get("allow_shared_family") == ""
+        for name in facts.get("heldout", ())
+    }
 
 
 def _overridden(
@@ -127,11 +156,10 @@ def _load(names: Sequence[str]) -> dict[str, ScorerSpec]:
     return specs
 
 
-def _who(sources: Sequence[ModelSource], family: str) -> str:
+def _who(models: Recorded, family: str) -> str:
     return ", ".join(
-        f"{s.name} (reward {name})"
-        for s in sources
-        if s.card
-        for name, other in s.card.rewards.items()
+        f"{model} (reward {name})"
+        for model, facts in models.items()
+        for name, other in (facts.get("rewards") or {}).items()
         if other == family
     )

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from recast_eval.records import (
     read_records,
     write_atomic,
 )
-from recast_eval.scorers.each import NOT_APPLICABLE
+from recast_eval.scorers.each import NOT_APPLICABLE, score_apart
 from recast_eval.scoring.folder import EvalFolder
 from recast_eval.scoring.roles import ChosenScorer
 
@@ -72,7 +72,8 @@ def score_images(
     """Score every image with every scorer, except where a valid score is on record.
 
     A recorded score is valid for the same image bytes and the same scorer card; failures
-    are tried again. Records that are no longer valid leave ``scores.jsonl``.
+    are tried again. Records that are no longer valid leave ``scores.jsonl``. A scorer that a
+    record calls a training metric stays one.
 
     Args:
         folder: The evaluation, with its images.
@@ -80,13 +81,16 @@ def score_images(
         scorers: With their roles.
         batch: Images a call.
     """
+    read = read_records(folder.scores, ScoreRecord) if folder.scores.is_file() else []
+    trained = {r.scorer for r in read if r.role == "train"}
+    scorers = [replace(c, role="train") if c.name in trained else c for c in scorers]
     wanted = {
         (model, image.prompt_id, image.sample, chosen.name): (image, chosen)
         for model, rows in images.items()
         for chosen in scorers
         for image in rows
     }
-    done = _valid(folder, wanted)
+    done = _valid(folder, read, wanted)
     reused = len(done)
     with progress() as bar:
         task = bar.add_task("score", total=len(wanted) - reused)
@@ -111,12 +115,11 @@ def _key(record: ScoreRecord) -> Key:
 
 
 def _valid(
-    folder: EvalFolder, wanted: Mapping[Key, tuple[ImageRecord, ChosenScorer]]
+    folder: EvalFolder,
+    read: Sequence[ScoreRecord],
+    wanted: Mapping[Key, tuple[ImageRecord, ChosenScorer]],
 ) -> dict[Key, ScoreRecord]:
     """Recorded scores that still hold; the file is rewritten if others were in it."""
-    if not folder.scores.is_file():
-        return {}
-    read = read_records(folder.scores, ScoreRecord)
     kept: dict[Key, ScoreRecord] = {}
     for record in read:
         pair = wanted.get(_key(record))
@@ -131,7 +134,7 @@ def _valid(
             kept[_key(record)] = record.model_copy(update={"role": chosen.role})
     roles = {c.name: c.role for _, c in wanted.values()}
     kept = {k: r.model_copy(update={"role": roles.get(r.scorer, r.role)}) for k, r in kept.items()}
-    if list(kept.values()) != read:
+    if list(kept.values()) != list(read):
         log.info("scores.jsonl: %d of %d records still hold", len(kept), len(read))
         write_atomic(folder.scores, "".join(r.model_dump_json() + "\n" for r in kept.values()))
     return {k: r for k, r in kept.items() if k in wanted}
@@ -165,23 +168,5 @@ def _outcomes(
             outcomes[i] = Failed(reason="image_error", detail=str(error))
     rows = list(loaded)
     pixels, prompts = list(loaded.values()), [images[i].prompt for i in rows]
-    outcomes |= dict(zip(rows, _call(chosen, pixels, prompts), strict=True))
+    outcomes |= dict(zip(rows, score_apart(chosen.scorer, pixels, prompts), strict=True))
     return [outcomes[i] for i in range(len(images))]
-
-
-def _call(
-    chosen: ChosenScorer, pixels: list[np.ndarray], prompts: list[str]
-) -> list[Scored | Failed]:
-    """Score a batch; if the scorer breaks, score one by one, so that one image fails alone."""
-    if not pixels:
-        return []
-    try:
-        outcomes = chosen.scorer(pixels, prompts)
-    except Exception as error:
-        if len(pixels) > 1:
-            return [_call(chosen, [p], [t])[0] for p, t in zip(pixels, prompts, strict=True)]
-        log.warning("%s failed on an image: %s: %s", chosen.name, type(error).__name__, error)
-        return [Failed(reason="scorer_error", detail=f"{type(error).__name__}: {error}"[:500])]
-    if len(outcomes) != len(pixels):
-        raise ValueError(f"{chosen.name}: {len(outcomes)} outcomes for {len(pixels)} images")
-    return list(outcomes)

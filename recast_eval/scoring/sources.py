@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from recast_eval.content import content
-from recast_eval.errors import ConfigError, DataError, MissingError
+from recast_eval.errors import ConfigError, DataError, MissingError, reason, shorten
+from recast_eval.images import find_file
 from recast_eval.records import CheckpointCard, digest, file_sha256, read_json
+from recast_eval.scoring.image_folder import METADATA, read_metadata
 
 Kind = Literal["checkpoint", "pipeline", "images"]
 STARTER: Final = "starter"
-_CARD, _METADATA, _INDEX = "checkpoint.json", "metadata.jsonl", "model_index.json"
+ADAPTER: Final = "pytorch_lora_weights.safetensors"
+"""The adapter's file that diffusers loads."""
+_CARD, _INDEX = "checkpoint.json", "model_index.json"
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
 
@@ -72,11 +76,14 @@ def find_sources(given: Sequence[str]) -> list[ModelSource]:
     problems: list[str] = []
     found: list[tuple[str, _Found]] = []
     for text in given:
-        name, rest = split_name(text)
         try:
+            name, rest = split_name(text)
             source = _find(rest)
         except (ConfigError, MissingError) as error:
             problems += error.problems if isinstance(error, ConfigError) else [str(error)]
+            continue
+        except OSError as error:  # a name too long for the system, a file that may not be read
+            problems.append(f"{shorten(str(error.filename or text))}: {reason(error)}")
             continue
         if any(source.digest == other.digest for _, other in found):
             problems.append(f"{text}: the same model as one named before; name it once")
@@ -91,6 +98,23 @@ def find_sources(given: Sequence[str]) -> list[ModelSource]:
         ModelSource(name, s.kind, text, s.path, s.base, s.digest, s.card)
         for name, (text, s) in zip(names, found, strict=True)
     ]
+
+
+def describe(source: ModelSource) -> dict[str, Any]:
+    """What a manifest says of a model; no absolute path."""
+    facts: dict[str, Any] = {"kind": source.kind, "digest": source.digest}
+    if source.card:
+        base = Path(source.card.base_model)
+        facts |= {
+            "base": base.name if base.is_absolute() else source.card.base_model,
+            "step": source.card.step,
+            "recipe": source.card.recipe_name,
+            "recipe_digest": source.card.recipe_digest,
+            "rewards": source.card.rewards,
+            "heldout": source.card.heldout,
+            "allow_shared_family": source.card.allow_shared_family,
+        }
+    return facts
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -128,7 +152,7 @@ def _find(text: str) -> _Found:
         if not steps:
             raise ConfigError([f"{text}: a run without a whole checkpoint; train it further"])
         return _checkpoint(steps[-1], path.resolve().name)
-    if (path / _METADATA).is_file():
+    if (path / METADATA).is_file():
         stem = path.resolve().name
         stem = path.resolve().parent.name if stem == "images" else stem
         return _Found("images", path, "", stem, _folder_digest(path))
@@ -137,7 +161,7 @@ def _find(text: str) -> _Found:
     if path.exists():
         raise ConfigError(
             [
-                f"{text}: holds none of {_CARD}, checkpoints/, {_INDEX}, {_METADATA}; name a "
+                f"{text}: holds none of {_CARD}, checkpoints/, {_INDEX}, {METADATA}; name a "
                 "checkpoint, a run, a diffusers pipeline or an image folder"
             ]
         )
@@ -147,10 +171,23 @@ def _find(text: str) -> _Found:
 
 
 def _folder_digest(folder: Path) -> str:
-    """Of the table and the pictures: the same prompts and file names are common to two models."""
-    pictures = sorted(p for p in folder.iterdir() if p.is_file() and p.name != _METADATA)
+    """Of the table and the pictures: the same prompts and file names are common to two models.
+
+    Pictures are the folder's own files and those in folders below that the table names; one that
+    is missing has no digest, and is named where it is needed.
+    """
+    pictures = sorted(p for p in folder.iterdir() if p.is_file() and p.name != METADATA)
     seen = [(p.name, file_sha256(p)) for p in pictures]
-    return digest(["images", file_sha256(folder / _METADATA), seen])
+    below = {r.file_name for r in read_metadata(folder) if len(Path(r.file_name).parts) > 1}
+    seen += [(name, _picture_digest(folder, name)) for name in sorted(below)]
+    return digest(["images", file_sha256(folder / METADATA), seen])
+
+
+def _picture_digest(folder: Path, name: str) -> str:
+    try:
+        return file_sha256(find_file(folder, name))
+    except DataError:
+        return ""
 
 
 def _step_name(checkpoint: Path) -> str:
@@ -166,6 +203,10 @@ def _checkpoint(path: Path, stem: str) -> _Found:
                 f"{path}: policy {card.policy!r} is not drawn here; draw its images with the "
                 "trainer and name their folder (metadata.jsonl: file_name, prompt, prompt_id)"
             ]
+        )
+    if f"adapter/{ADAPTER}" not in card.files:
+        raise DataError(
+            "missing: without it the base model would be drawn", path=path / "adapter" / ADAPTER
         )
     if card.base_model == STARTER:
         folder = content("train/starter")
@@ -189,9 +230,17 @@ def verify_checkpoint(path: Path) -> CheckpointCard:
     root = path.resolve()
     for name, wanted in card.files.items():
         file = path / name
-        if not file.resolve().is_relative_to(root):
+        try:
+            inside, there = file.resolve().is_relative_to(root), file.is_file()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(
+                f"lists {shorten(name)!r}, which cannot be looked up ({reason(error)}): copy the "
+                "checkpoint again",
+                path=path / _CARD,
+            ) from error
+        if not inside:
             raise DataError(f"lists {name!r}, which is outside the checkpoint", path=path / _CARD)
-        if not file.is_file():
+        if not there:
             raise DataError("missing from the checkpoint: copy it again, whole", path=file)
         got = file_sha256(file)
         if got != wanted:

@@ -1,8 +1,10 @@
 """``recast-eval score`` with a real, untrained SD3, a real adapter, and damaged input."""
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, StableDiffusion3Pipeline
 from peft import LoraConfig, get_peft_model_state_dict
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 import recast_eval.commands
@@ -189,8 +193,6 @@ def test_images_are_drawn_by_the_solver_of_the_training(base: Path, tmp_path: Pa
 def test_a_changed_byte_in_a_checkpoint_stops_before_drawing(
     run_folder: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     copy = tmp_path / "tuned"
     shutil.copytree(run_folder, copy)
     (weights,) = copy.glob("checkpoints/*/adapter/*.safetensors")
@@ -201,6 +203,58 @@ def test_a_changed_byte_in_a_checkpoint_stops_before_drawing(
     assert str(weights) in message
     assert "copy the checkpoint again" in message
     assert not (tmp_path / "e").exists()
+
+
+def _renamed(weights: Path) -> None:
+    tensors = load_file(weights)
+    save_file({k.replace("transformer.", "unet.", 1): v for k, v in tensors.items()}, weights)
+
+
+def _elsewhere(weights: Path) -> None:
+    tensors = load_file(weights)
+    save_file({k.replace("blocks.0.", "blocks.99.", 1): v for k, v in tensors.items()}, weights)
+
+
+def _half(weights: Path) -> None:
+    with safe_open(weights, "pt") as file:
+        kept = {k: file.get_tensor(k) for k in file.keys() if "lora_A" in k}  # noqa: SIM118
+        facts = file.metadata()
+    save_file(kept, weights, metadata=facts)
+
+
+def _other_file(weights: Path) -> None:
+    weights.rename(weights.with_name("adapter_model.safetensors"))
+
+
+def _other_form(weights: Path) -> None:
+    weights.rename(weights.with_name("adapter_model.safetensors"))
+    weights.with_suffix(".bin").write_bytes(b"x")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_renamed, "the base model has no place for"),
+        (_elsewhere, "the base model has no place for"),
+        (_half, "lacks"),
+        (lambda p: save_file({}, p), "empty"),
+        (_other_file, "missing"),
+        (_other_form, "missing"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_never_draws_as_the_base(
+    damage: Callable[[Path], None], says: str, run_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run_folder, tmp_path / "tuned")
+    (folder,) = (tmp_path / "tuned/checkpoints").iterdir()
+    damage(folder / "adapter/pytorch_lora_weights.safetensors")
+    card = read_json(folder / "checkpoint.json", CheckpointCard)
+    files = {f"adapter/{p.name}": file_sha256(p) for p in (folder / "adapter").iterdir()}
+    write_json(folder / "checkpoint.json", card.model_copy(update={"files": files}))
+    message = refused(run(tmp_path / "tuned", *SMALL, "--out", tmp_path / "e"), DataError)
+    assert says in message
+    assert "pytorch_lora_weights.safetensors" in message
+    assert not list(tmp_path.glob("e/images/*/*.png"))
 
 
 @pytest.mark.parametrize(("cut", "says"), [(None, "no image"), (60, "truncated or damaged")])

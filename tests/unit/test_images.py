@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from recast_eval.errors import DataError
-from recast_eval.images import decode_image, encode_for_judge, find_file, load_image
+from recast_eval.images import decode_image, encode_for_judge, find_file, image_size, load_image
 
 RNG = np.random.default_rng(0)
 HERE = Path("picture")
@@ -77,6 +77,18 @@ def test_a_sideways_photo_is_turned() -> None:
     got, notes = decode_image(sideways, path=HERE)
     assert np.array_equal(got, pixels)
     assert notes == ("transposed",)
+
+
+def test_a_size_is_that_of_the_upright_picture(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    for orientation, size in ((1, (30, 20)), (3, (30, 20)), (6, (20, 30))):
+        exif[0x0112] = orientation
+        (tmp_path / "a.png").write_bytes(save(Image.fromarray(noise()), exif=exif.tobytes()))
+        assert image_size(tmp_path / "a.png") == size
+        assert load_image(tmp_path / "a.png").pixels.shape[1::-1] == size
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(DataError, match="no image"):
+        image_size(tmp_path / "a.png")
 
 
 def test_sixteen_bits_are_rescaled_not_clipped() -> None:
@@ -210,6 +222,14 @@ def test_unicode_forms_of_a_name_are_one(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / nfd).write_bytes(b"x")
     assert find_file(tmp_path, unicodedata.normalize("NFC", nfd)).name == nfd
     assert "Unicode form" in caplog.text
+
+
+def test_a_name_that_cannot_be_looked_up_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    for name in ("a" * 300 + ".png", "loop.png", "\ud800.png"):
+        with pytest.raises(DataError, match="cannot be looked up") as caught:
+            find_file(tmp_path, name)
+        assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("name", ["../x.png", "/etc/passwd", "", "a/../../x.png", "link.png"])

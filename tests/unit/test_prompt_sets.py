@@ -54,6 +54,54 @@ def test_sets_are_listed_with_their_counts() -> None:
     assert cards["starter-ocr"].splits["test"] == 96
 
 
+def parquet(path: Path, **columns: list[object]) -> str:
+    import datasets
+
+    datasets.Dataset.from_dict(columns).to_parquet(str(path))
+    return str(path)
+
+
+def test_whole_numbers_are_ids_in_a_parquet_file(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", prompt_id=[0, 1, 2], prompt=["a", "b", "c"])
+    assert [p.prompt_id for p in load_prompt_set(path).prompts] == ["0", "1", "2"]
+
+
+def test_empty_cells_of_a_parquet_file_are_left_out(tmp_path: Path) -> None:
+    path = parquet(
+        tmp_path / "a.parquet",
+        prompt_id=["x", "", None],
+        prompt=["NA", "null", "007"],
+        category=[None, "", "y"],
+    )
+    found = load_prompt_set(path).prompts
+    assert [p.prompt_id for p in found] == ["x", "00002", "00003"]
+    assert [p.prompt for p in found] == ["NA", "null", "007"]
+    assert [p.category for p in found] == ["other", "other", "y"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"prompt": [1.5, float("nan")]}, r"row 1: prompt is 1.5 \(float\), must be text"),
+        ({"prompt": ["a"], "category": [float("nan")]}, r"row 1: category is nan"),
+        ({"prompt": [["a", "b"], ["c"]]}, r"row 1: prompt is \['a', 'b'\] \(list\)"),
+        ({"prompt": ["a", "b"], "prompt_id": [1.0, 2.0]}, r"prompt_id is 1.0.*a whole number"),
+        ({"prompt": ["a"], "prompt_id": [True]}, r"prompt_id is True \(bool\)"),
+        ({"prompt": ["a", None]}, r"prompt: .*one must be called prompt"),
+    ],
+)
+def test_cells_that_are_no_text_are_named(
+    columns: dict[str, list[object]], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=says):
+        load_prompt_set(parquet(tmp_path / "a.parquet", **columns))
+
+
+def test_a_name_too_long_for_the_system_is_no_set() -> None:
+    with pytest.raises(MissingError, match=r"no prompt set 'aaa.*\.\.\.'.*did you mean"):
+        load_prompt_set("a" * 300)
+
+
 def write(path: Path, *lines: str, end: str = "\n") -> Path:
     path.write_text("\n".join(lines) + end, encoding="utf-8")
     return path

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,21 @@ import pytest
 import torch
 from PIL import Image
 
+from recast_eval.commands._models import Wanted, bring_models
 from recast_eval.content.prompts import Prompt
 from recast_eval.errors import ConfigError, DataError
+from recast_eval.judging.offline import read_heldout_scores
 from recast_eval.records import (
     CheckpointCard,
     Failed,
     ImageRecord,
+    Manifest,
     Scored,
     ScoreRecord,
+    append_record,
+    digest,
     file_sha256,
+    read_json,
     read_records,
     write_json,
 )
@@ -38,8 +45,9 @@ from recast_eval.scoring import (
     verify_checkpoint,
 )
 from recast_eval.scoring.drawing import Draw, Job, plan_blocks
+from recast_eval.scoring.folder import recorded_models
 from recast_eval.scoring.image_folder import check_images, match_prompts, read_metadata
-from recast_eval.scoring.plan import EvalPlan, load_prompts
+from recast_eval.scoring.plan import EvalPlan, load_prompts, run_evaluation
 from recast_eval.scoring.sources import unique_names
 
 PROMPTS = [Prompt(prompt_id=f"p-{i}", prompt=f"thing {i}", category="x") for i in range(5)]
@@ -51,7 +59,7 @@ def image_folder(folder: Path, names: Sequence[str] = (), **extra: Any) -> Path:
     for i, prompt in enumerate(PROMPTS):
         name = names[i] if names else f"{i}.png"
         Image.new("RGB", (8, 8), (i * 40, 0, 0)).save(folder / name)
-        row = {"file_name": name, "prompt": prompt.prompt, "prompt_id": prompt.prompt_id, **extra}
+        row = {"file_name": name, "prompt": prompt.prompt, "prompt_id": prompt.prompt_id} | extra
         lines.append(json.dumps(row))
     (folder / "metadata.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
@@ -104,6 +112,32 @@ def test_a_run_is_its_last_checkpoint(tmp_path: Path) -> None:
     assert source.path.name == "step-000100"
 
 
+def test_pictures_in_folders_below_tell_two_models_apart(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        table = image_folder(tmp_path / name / "img") / "metadata.jsonl"
+        rows = [json.loads(line) for line in table.read_text().splitlines()]
+        rows = [r | {"file_name": f"img/{i}.png"} for i, r in enumerate(rows)]
+        table.unlink()
+        text = "".join(json.dumps(r) + "\n" for r in rows)
+        (tmp_path / name / "metadata.jsonl").write_text(text, encoding="utf-8")
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "b/img/3.png")
+    before = find_sources([str(tmp_path / "a"), str(tmp_path / "b")])
+    Image.new("RGB", (8, 8), (4, 5, 6)).save(tmp_path / "b/img/3.png")
+    after = find_sources([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert before[0].digest == after[0].digest
+    assert before[1].digest != after[1].digest
+    (tmp_path / "b/img/3.png").unlink()  # a gap is no error yet
+    assert find_sources([str(tmp_path / "b")])[0].digest not in {before[1].digest, after[1].digest}
+
+
+def test_a_flat_folder_keeps_the_digest_that_evaluations_have_on_record(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "a")
+    seen = [(f"{i}.png", file_sha256(folder / f"{i}.png")) for i in range(5)]
+    table = file_sha256(folder / "metadata.jsonl")
+    assert find_sources([str(folder)])[0].digest == digest(["images", table, seen])
+
+
 def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "step-000020")
     weights = folder / "adapter/pytorch_lora_weights.safetensors"
@@ -130,6 +164,25 @@ def test_missing_foreign_and_outside_files_are_noticed(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="outside the checkpoint"):
         verify_checkpoint(folder)
+
+
+def test_a_listed_name_that_cannot_be_looked_up_is_an_error(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "step-000020")
+    text = (folder / "checkpoint.json").read_text("utf-8")
+    (folder / "loop").symlink_to("loop")
+    for name in ("a" * 300, "loop", "a\\u0000b"):
+        named = text.replace("adapter/adapter_config.json", name)
+        (folder / "checkpoint.json").write_text(named, encoding="utf-8")
+        with pytest.raises(DataError, match=r"checkpoint\.json: lists .*cannot be looked up"):
+            verify_checkpoint(folder)
+
+
+def test_a_model_whose_name_is_too_long_is_no_model(tmp_path: Path) -> None:
+    for name in ("m" * 300, "x=" + "m" * 300, "m/" * 3000):
+        with pytest.raises(ConfigError, match="too long"):
+            find_sources([name])
+        with pytest.raises(ConfigError, match="too long"):
+            bring_models(Wanted([name], tmp_path), scores=False)
 
 
 def test_all_wrong_models_are_named_at_once(tmp_path: Path) -> None:
@@ -195,7 +248,42 @@ def test_a_missing_prompt_and_another_text_are_refused(tmp_path: Path) -> None:
         match_prompts(folder, records, other, 1)
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"file_name": "a.png"}', '{"prompt_id": 3}'])
+@pytest.mark.parametrize("form", ["no line feed", "encoding mark", "CR LF"])
+def test_a_table_that_a_person_wrote_loses_no_picture(form: str, tmp_path: Path) -> None:
+    path = image_folder(tmp_path / "set", author="me") / "metadata.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "no line feed": data.removesuffix(b"\n"),
+            "encoding mark": b"\xef\xbb\xbf" + data,
+            "CR LF": data.replace(b"\n", b"\r\n"),
+        }[form]
+    )
+    assert [r.prompt for r in read_metadata(path.parent)] == [p.prompt for p in PROMPTS]
+    _, (judged,) = bring_models(Wanted([str(path.parent)], tmp_path / "e"), scores=False)
+    assert len(judged.records) == 5
+
+
+def test_a_line_of_ours_that_a_crash_cut_is_dropped(tmp_path: Path) -> None:
+    collect(tmp_path, fake_load([]), PROMPTS, 1)
+    path = tmp_path / "images/m/metadata.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert len(read_metadata(path.parent)) == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sample", -1), ("prompt_id", ""), ("prompt_id", "p" * 300), ("prompt", "")],
+)
+def test_a_field_out_of_range_is_named(field: str, value: object, tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", **{field: value})
+    with pytest.raises(DataError, match=rf"metadata\.jsonl:1: {field}: .*a line must read"):
+        read_metadata(folder)
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, "{", "[]", '{"file_name": "a.png"}', '{"prompt_id": 3}']
+)
 def test_a_broken_metadata_line_is_named(line: str, tmp_path: Path) -> None:
     folder = image_folder(tmp_path / "set")
     path = folder / "metadata.jsonl"
@@ -402,6 +490,95 @@ def test_a_recipe_s_override_is_scored_as_trained_and_said(tmp_path: Path) -> No
         choose_scorers(sources, CAPTIONS, heldout=["composition"])
 
 
+def trained_evaluation(folder: Path, tmp_path: Path) -> Path:
+    """An evaluation of a checkpoint, as ``recast-eval score`` leaves it, with one score."""
+    sources = find_sources([f"tuned={checkpoint(tmp_path / 'step-000001')}"])
+    chosen, _ = choose_scorers(sources, CAPTIONS, names=["composition", "verifier"])
+    facts = {
+        "roles": {c.name: c.role for c in chosen},
+        "scorers": {c.name: asdict(c.scorer.card) for c in chosen},
+    }
+    samplers = choose_samplers(sources, {})
+    made = open_folder(folder, sources, samplers, seed=0, digests={}, command=[], facts=facts)
+    for c in chosen:
+        append_record(made.scores, score_record("tuned", c.name, c.role))
+    return folder
+
+
+def score_record(model: str, name: str, role: Any) -> ScoreRecord:
+    return ScoreRecord(
+        model=model,
+        prompt_id="p-0",
+        sample=0,
+        image="0" * 64,
+        scorer=name,
+        scorer_digest="d",
+        role=role,
+        outcome=Scored(value=0.5),
+    )
+
+
+def roles_of(folder: Path) -> set[tuple[str, str]]:
+    return {(r.scorer, r.role) for r in read_records(folder / "scores.jsonl", ScoreRecord)}
+
+
+def test_a_model_that_comes_later_makes_no_reward_a_judge(tmp_path: Path) -> None:
+    folder = trained_evaluation(tmp_path / "e", tmp_path)
+    mine = str(image_folder(tmp_path / "mine"))
+    plan = EvalPlan(models=[mine], judges=["composition", "verifier"], samples=1, out=folder)
+    run_evaluation(plan)
+    assert roles_of(folder) == {("composition", "train"), ("verifier", "heldout")}
+    jurors = {name for row in read_heldout_scores(folder / "scores.jsonl").values() for name in row}
+    assert jurors == {"verifier"}
+    manifest = read_json(folder / "manifest.json", Manifest)
+    assert manifest.facts["roles"] == {"composition": "train", "verifier": "heldout"}
+    with pytest.raises(ConfigError, match=r"composition: cannot be held out.*tuned \(reward"):
+        run_evaluation(replace(plan, judges=[], heldout=["composition"]))
+
+
+def test_a_reward_that_was_made_a_judge_before_is_set_right(tmp_path: Path) -> None:
+    folder = trained_evaluation(tmp_path / "e", tmp_path)
+    scores, manifest = folder / "scores.jsonl", folder / "manifest.json"
+    scores.write_text(scores.read_text().replace('"train"', '"heldout"'))
+    manifest.write_text(manifest.read_text().replace('"train"', '"heldout"'))
+    plan = EvalPlan(
+        models=[str(image_folder(tmp_path / "mine"))], judges=["verifier"], samples=1, out=folder
+    )
+    run_evaluation(plan)  # does not even name the scorer
+    assert roles_of(folder) == {("composition", "train"), ("verifier", "heldout")}
+    assert read_json(manifest, Manifest).facts["roles"]["composition"] == "train"
+
+
+def test_a_checkpoint_that_comes_later_ends_the_role_of_judges(tmp_path: Path) -> None:
+    """Opening is enough: ``recast-eval judge`` adds models without scoring them."""
+    folder = tmp_path / "e"
+    open_folder(folder, [SOURCE], {}, seed=0, digests={}, command=[])
+    append_record(folder / "scores.jsonl", score_record("m", "composition", "heldout"))
+    sources = find_sources([str(checkpoint(tmp_path / "step-000001"))])
+    open_folder(folder, sources, {}, seed=0, digests={}, command=[])
+    assert roles_of(folder) == {("composition", "train")}
+
+
+def test_a_judge_that_an_earlier_model_was_promised_stays_one(tmp_path: Path) -> None:
+    first = find_sources([str(checkpoint(tmp_path / "step-000001", heldout=["verifier"]))])
+    open_folder(tmp_path / "e", first, {}, seed=0, digests={}, command=[])
+    later = checkpoint(tmp_path / "step-000002", rewards={"verifier": "otsu-template"})
+    with pytest.raises(ConfigError, match="verifier: cannot be held out"):
+        choose_scorers(
+            find_sources([str(later)]),
+            CAPTIONS,
+            names=["verifier"],
+            recorded=recorded_models(tmp_path / "e"),
+        )
+
+
+def test_a_role_of_trained_outlives_a_lost_manifest(tmp_path: Path) -> None:
+    images = collect(tmp_path, fake_load([]), PROMPTS, 1).images
+    append_record(tmp_path / "scores.jsonl", score_record("other", "s", "train"))
+    result = score_images(EvalFolder(tmp_path), images, [scorer([])])
+    assert {r.role for r in result.records} == {"train"}
+
+
 def test_unknown_scorers_are_all_named() -> None:
     with pytest.raises(ConfigError) as caught:
         choose_scorers([SOURCE], CAPTIONS, names=["compositon", "verifier", "nonsense"])
@@ -491,6 +668,31 @@ def test_a_folder_takes_no_other_model_seed_or_sampler(tmp_path: Path) -> None:
             opened(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="drawn with"):
         opened(steps=11)
+
+
+@pytest.mark.parametrize("command", ["score", "judge"])
+def test_pictures_of_two_sizes_are_said_and_on_record(
+    command: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small, large = image_folder(tmp_path / "small"), image_folder(tmp_path / "large")
+
+    def compare(folder: Path) -> Any:
+        caplog.clear()
+        models, out = [str(folder)], tmp_path / "e"
+        if command == "score":
+            run_evaluation(EvalPlan(models=models, judges=["finish"], samples=1, out=out))
+        else:
+            bring_models(Wanted(models, out), scores=False)
+        return read_json(out / "manifest.json", Manifest).facts["models"]
+
+    assert compare(small)["small"]["sizes"] == {"8x8": 5}
+    assert "differ in size" not in caplog.text
+    for i in range(5):
+        Image.new("RGB", (16, 12), (i, 0, 0)).save(large / f"{i}.png")
+    models = compare(large)  # the other one came before
+    assert models["large"]["sizes"] == {"16x12": 5}
+    assert models["small"]["sizes"] == {"8x8": 5}
+    assert "differ in size (small 8x8; large 16x12)" in caplog.text
 
 
 def test_a_limit_keeps_every_category() -> None:
