@@ -14,8 +14,10 @@ recast="recast-train run starter-recast --out $out/recast $(resume "$out/recast"
 say "$static"; $static & first=$!
 say "$recast"; $recast & second=$!
 trap 'kill -INT $first $second 2>/dev/null; wait; exit 130' INT
-wait $first
-wait $second
+failed=0  # the other one is waited for all the same
+wait $first || failed=$?
+wait $second || failed=$?
+[ $failed = 0 ] || exit $failed
 
 step recast-eval score base=starter "$out/static" "$out/recast" \
   --prompts starter-geneval,starter-ocr --images-per-prompt 2 --out "$out/eval"

@@ -4,7 +4,7 @@ import logging
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -74,7 +74,8 @@ def run_recipe(
     try:
         with distributed.together():
             own = distributed.own_device(where)
-            return _run(plan, folder, prompts, resume=resume, device=own)
+            with folder.held() if distributed.rank() == 0 else nullcontext():
+                return _run(plan, folder, prompts, resume=resume, device=own)
     finally:
         distributed.stop()
 

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, MissingError
+from recast_train.children import stopped_with_us
 from recast_train.config import load_plan
 from recast_train.recipe_files import find_recipe
 
@@ -149,8 +150,8 @@ def _call(command: list[str]) -> int:
 
 def _local(workers: int) -> Callable[[dict[str, list[str]]], Iterator[tuple[str, int]]]:
     def start(commands: dict[str, list[str]]) -> Iterator[tuple[str, int]]:
-        with ThreadPoolExecutor(workers) as pool:
-            yield from zip(commands, pool.map(_call, commands.values()), strict=True)
+        with stopped_with_us() as children, ThreadPoolExecutor(workers) as pool:
+            yield from zip(commands, pool.map(children.call, commands.values()), strict=True)
 
     return start
 
