@@ -161,7 +161,8 @@ class MaskedPolicy:
     def rollout(self, condition: Condition, generator: Generator, plan: dict[str, Any]) -> Rollout:
         """Draw one token grid a row with the ``old`` weights; see ``Policy.rollout``.
 
-        ``trace["decode_step"]`` (N, tokens): the step, from 0, that revealed each token.
+        ``trace["decode_step"]`` (N, tokens): the step, from 0, that revealed each token;
+        ``trace["counts"]`` (N, T+1): the schedule's, as orders may hold them on average only.
         ``plan``: ``solver``, a decode order; ``rows``.
         """
         count = len(condition.tensors["embeds"])
@@ -169,7 +170,8 @@ class MaskedPolicy:
         blank = torch.full((count, self.tokens), self.mask_id, device=self._device)
         order = plan.get("solver") or self._setup.solver
         drawn, steps = self._draw(blank, 0, condition, generator, order, rows)
-        return Rollout(drawn, condition, {"decode_step": steps})
+        counts = torch.from_numpy(self.counts).expand(count, -1)
+        return Rollout(drawn, condition, {"decode_step": steps, "counts": counts})
 
     def complete(
         self,
