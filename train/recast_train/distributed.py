@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from recast_eval.errors import RecastError
+from recast_eval.errors import ConfigError, RecastError
 
 PATIENCE: Final = timedelta(minutes=30)
 """How long a process waits for the others: they may load, score or save meanwhile."""
@@ -63,6 +63,19 @@ def _fsdp() -> bool:
 def own_device(device: str) -> str:
     """The device of this process: ``cuda`` becomes ``cuda:N`` under ``torchrun``."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not here before anything is loaded or written.
+
+    Raises:
+        ConfigError: PyTorch does not know it, or cannot put a tensor there.
+    """
+    try:
+        torch.empty(0, device=own_device(device))
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise ConfigError([f"--device: {device!r} cannot be used here ({why})"]) from error
 
 
 def stop() -> None:

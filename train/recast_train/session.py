@@ -69,6 +69,7 @@ def run_recipe(
         log.info("%s is finished (%d epochs): nothing to do", folder.root, plan.recipe.epochs)
         return True
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    distributed.check_device(where)
     distributed.start(where)
     try:
         with distributed.together():
