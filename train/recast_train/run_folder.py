@@ -29,6 +29,8 @@ from recast_train.config import Plan, read_yaml
 
 log = logging.getLogger(__name__)
 _GAP: Final = 2
+_OURS: Final = frozenset((".lock", "recipe.yaml", "manifest.json", "metrics.jsonl", "credit.jsonl"))
+_FOLDERS: Final = frozenset(("samples", "checkpoints"))
 
 
 class RunFolder:
@@ -75,33 +77,43 @@ class RunFolder:
     def prepare(self, plan: Plan, *, resume: bool) -> None:
         """Make the folder, or check that what is there is this very run.
 
+        A start that ended before its first step (a wrong weights folder, a full disk) binds
+        nothing: its recipe is replaced.
+
         Raises:
             ConfigError: The folder holds a run and ``resume`` is off, or another recipe's run.
         """
-        if self.recipe.exists():
-            if changes := self._changes(plan):
-                raise ConfigError(
-                    [
-                        f"{self.recipe}: the recipe changed since the run began: "
-                        f"{', '.join(changes)}; put it back, or choose another --out"
-                    ]
-                )
-            if not resume:
-                raise ConfigError(
-                    [f"{self.root} holds a run already: add --resume, or choose another --out"]
-                )
-        self._refuse_others_files()
-        self.samples.mkdir(parents=True, exist_ok=True)
-        self.checkpoints.mkdir(exist_ok=True)
-        if not self.recipe.exists():
+        if not (self.recipe.exists() and self._begun()):
+            self._refuse_others_files()
+            self.root.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(plan.values(), sort_keys=False, allow_unicode=True)
             write_atomic(self.recipe, text)
+        elif changes := self._changes(plan):
+            raise ConfigError(
+                [
+                    f"{self.recipe}: the recipe changed since the run began: "
+                    f"{', '.join(changes)}; put it back, or choose another --out"
+                ]
+            )
+        elif not resume:
+            raise ConfigError(
+                [f"{self.root} holds a run already: add --resume, or choose another --out"]
+            )
+        self.samples.mkdir(exist_ok=True)
+        self.checkpoints.mkdir(exist_ok=True)
+
+    def _begun(self) -> bool:
+        """Whether a step was done here."""
+        steps = self.metrics.exists() and self.metrics.stat().st_size > 0
+        return steps or any(self.checkpoints.glob("step-*"))
 
     def _refuse_others_files(self) -> None:
         """A folder that is neither empty nor a run's is left alone."""
-        if self.recipe.exists() or not self.root.exists():
+        found = {p.name for p in self.root.iterdir()} if self.root.exists() else set()
+        if self.recipe.exists() and (self._begun() or found >= _FOLDERS):
             return
-        if any(path != self.lock for path in self.root.iterdir()):
+        others = {name for name in found - _OURS - _FOLDERS if not name.endswith(".part")}
+        if others or self._begun() or found == {"recipe.yaml"}:  # a recipe alone is a user's own
             raise ConfigError([f"{self.root} is not empty and holds no run: choose another --out"])
 
     def same_recipe(self, plan: Plan) -> bool:
