@@ -12,6 +12,7 @@ from recast_eval.errors import ConfigError, PluginError
 from recast_eval.scorers import ScorerCard, ScorerSpec
 from recast_train.config import load_plan, make_plan, read_yaml
 from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
+from recast_train.sweep import read_sweep
 
 
 class _Book:
@@ -98,7 +99,7 @@ def test_a_window_that_fits_nothing_is_said_before_anything_is_loaded(
         ("groups.group_size=1", "groups.group_size: must be 2 or more"),
         ("steps_per_epoch=9", "steps_per_epoch: 9 is more than the 8 images"),
         ("sampler.steps", "--set sampler.steps: must be key.path=value"),
-        ("epochs=[", "the value is no YAML"),
+        ("epochs=[", "--set 'epochs=[': the value is no YAML"),
     ],
 )
 def test_each_mistake_is_named(override: str, said: str) -> None:
@@ -145,6 +146,38 @@ def test_files(tmp_path: Path) -> None:
     path.write_text("a: !!python/object/apply:os.system [true]\n", "utf-8")
     with pytest.raises(ConfigError, match="could not determine a constructor"):
         read_yaml(path)
+
+
+IMPOSSIBLE = {
+    "no such date": "2020-13-01",
+    "a number without digits": "0x_",
+    "a float that is none": "!!float abc",
+    "a time that is none": "!!timestamp abc",
+    "too many digits": "9" * 5000,
+    "too deep": "[" * 3000 + "]" * 3000,
+    "a key twice": "{a: 1, a: 2}",
+}
+
+
+@pytest.mark.parametrize("value", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_values_that_yaml_itself_cannot_make(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(f"name: a\nseed: {value}\n", "utf-8")
+    for reader in (read_yaml, read_sweep):
+        with pytest.raises(ConfigError, match=r"r\.yaml: ") as caught:
+            reader(path)
+        assert len(str(caught.value)) < 1000
+    said = _problems(f"seed={value}", "epochs=0")
+    assert "--set 'seed=" in said
+    assert "epochs: must be 1 or more" in said  # all problems at once
+    assert len(said) < 1500
+
+
+def test_an_alias_bomb_gives_a_short_message() -> None:
+    bomb = [1] * 10
+    for _ in range(6):
+        bomb = [bomb] * 10  # type: ignore[list-item]
+    assert len(_problems(seed=bomb)) < 1000
 
 
 def test_names_of_shipped_recipes() -> None:

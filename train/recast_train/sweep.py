@@ -14,7 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, MissingError
 from recast_train.children import stopped_with_us
-from recast_train.config import load_plan
+from recast_train.config import load_plan, read_yaml
 from recast_train.recipe_files import find_recipe
 
 log = logging.getLogger(__name__)
@@ -55,13 +55,9 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
     Raises:
         ConfigError: The file does not describe a sweep, or one of its runs is no valid recipe.
     """
+    values = read_yaml(path)
     try:
-        values = yaml.safe_load(path.read_text("utf-8"))
         sweep = TypeAdapter(Sweep).validate_python(values)
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror}"]) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{path}: not YAML: {error}"]) from error
     except ValidationError as error:
         raise ConfigError(
             [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
