@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -64,8 +65,9 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
         ) from error
     beside = path.parent / sweep.base
     recipe = str(beside) if beside.is_file() else sweep.base
-    problems = []
-    for run in plan_runs(sweep):
+    runs = plan_runs(sweep)
+    problems = [f"{path}: {p}" for p in _name_problems(sweep, runs)]
+    for run in runs:
         try:
             load_plan(find_recipe(recipe), run.overrides)
         except ConfigError as error:
@@ -73,6 +75,22 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
     if problems:
         raise ConfigError(problems)
     return sweep, recipe
+
+
+def _name_problems(sweep: Sweep, runs: Sequence[SweepRun]) -> Iterator[str]:
+    """Runs that would not get a folder of their own inside the sweep's."""
+    if not runs:
+        yield "plans no run: seeds and variants need one entry or more"
+    for name in dict.fromkeys([sweep.name, *(run.name for run in runs)]):
+        if name.startswith((".", "-")) or set(name) & set("/\\\0"):
+            yield f"{name!r} is a folder's name: no / or \\ in it, no . or - before it"
+    planned = Counter(run.name.casefold() for run in runs)
+    for name in dict.fromkeys(run.name for run in runs):
+        if (times := planned[name.casefold()]) > 1:
+            yield (
+                f"run {name} is planned {times} times: seeds, variants, or budgets in their first "
+                "six digits are the same"
+            )
 
 
 def plan_runs(sweep: Sweep) -> list[SweepRun]:
