@@ -54,6 +54,8 @@ def test_what_is_no_sweep_is_refused_with_its_file(text: str, tmp_path: Path) ->
         ("set: {epochs: 3, epochs: 4}", "'epochs' is given twice"),
         ("variants: {../up: {}}", "'../up--seed1' is a folder's name"),
         ("variants: {.hidden: {}}", "'.hidden--seed1' is a folder's name"),
+        ("seeds: [yes]", "seeds.0: must be a number"),
+        ("budgets: [{ocr: yes}]", "budgets.0.ocr: must be a number"),
         ("seeds: []", "plans no run"),
         ("variants: {}", "plans no run"),
     ],

@@ -26,7 +26,7 @@ from recast_train.methods import METHODS
 from recast_train.methods.base import MethodSpec
 from recast_train.policies import POLICIES
 from recast_train.policies.base import PolicySpec
-from recast_train.recipe_types import Recipe
+from recast_train.recipe_types import Recipe, truths_for_numbers
 
 _SHORT = reprlib.Repr()
 """Values in messages: aliases can make a small file's value fill gigabytes."""
@@ -235,6 +235,9 @@ def _block(
 
 
 def _validate(kind: type, values: Any, prefix: str, problems: list[str]) -> Any:
+    if truths := list(truths_for_numbers(kind, values, prefix)):
+        problems += truths
+        return None
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:

@@ -17,6 +17,7 @@ from recast_eval.errors import ConfigError, MissingError
 from recast_train.children import stopped_with_us
 from recast_train.config import load_plan, read_yaml
 from recast_train.recipe_files import find_recipe
+from recast_train.recipe_types import truths_for_numbers
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
         ConfigError: The file does not describe a sweep, or one of its runs is no valid recipe.
     """
     values = read_yaml(path)
+    if truths := list(truths_for_numbers(Sweep, values)):
+        raise ConfigError([f"{path}: {p}" for p in truths])
     try:
         sweep = TypeAdapter(Sweep).validate_python(values)
     except ValidationError as error:
