@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diffusers import AmusedScheduler
 from diffusers.schedulers.scheduling_amused import mask_by_random_topk
 
 from recast_eval.errors import ConfigError
@@ -209,3 +210,14 @@ def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     (broken / "palette.json").write_text('{"cell": 0}', encoding="utf-8")
     with pytest.raises(Exception, match="palette"):
         make_policy(broken)
+
+
+def test_an_unknown_masking_schedule_is_named_with_the_model(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    AmusedScheduler(mask_token_id=4, masking_schedule="sigmoid").save_pretrained(
+        folder / "scheduler"
+    )
+    with pytest.raises(
+        ConfigError, match=r"model: masking_schedule: kind must be one of .*sigmoid"
+    ):
+        make_policy(folder)

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-from recast_eval.errors import ConfigError
+from recast_eval.errors import ConfigError, RecastError
+from recast_train import distributed
 from recast_train.config import Plan, load_plan
 from recast_train.recipe_files import find_recipe
 from recast_train.run_folder import RunFolder
@@ -103,3 +105,11 @@ def test_a_device_that_is_not_here_leaves_no_folder(device: str, tmp_path: Path)
     with pytest.raises(ConfigError, match=f"--device: '{device}' cannot be used here"):
         run_recipe("starter-rebrl", out=tmp_path / "run", device=device)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_full_device_says_what_to_lower() -> None:
+    with (
+        pytest.raises(RecastError, match=r"is full \(CUDA out of memory\): lower micro_batch"),
+        distributed.together(),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")

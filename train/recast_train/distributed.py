@@ -28,13 +28,19 @@ def start(device: str) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Say in one line that another process was lost, instead of how the wire broke.
+    """Say in one line that another process was lost or the device is full, and what to do.
 
     Raises:
-        RecastError: A collective failed; what to do.
+        RecastError: A collective failed, or memory did not suffice.
     """
     try:
         yield
+    except torch.OutOfMemoryError as error:
+        raise RecastError(
+            f"the device's memory is full ({str(error).partition('. ')[0]}): lower micro_batch, "
+            "sampler.rollout_batch or model.decode_batch, or set rewards.NAME.device; "
+            "recast-train estimate says what a recipe needs"
+        ) from error
     except RuntimeError as error:
         lost = isinstance(error, dist.DistError) or any(sign in str(error) for sign in _SIGNS)
         if world() == 1 or not lost:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
+from recast_eval.errors import ConfigError
 from recast_train.policies.base import Condition, PolicySetup, Rollout, Who
 from recast_train.policies.masked.config import MaskedConfig
 from recast_train.policies.masked.loading import Parts, load_parts
@@ -44,7 +45,7 @@ class MaskedPolicy:
         setup: Steps, guidance, decode order (``solver``), device.
 
     Raises:
-        ConfigError: A LoRA target names nothing.
+        ConfigError: A LoRA target names nothing, or the scheduler's masking is unknown.
     """
 
     def __init__(self, parts: Parts, config: MaskedConfig, setup: PolicySetup) -> None:
@@ -56,7 +57,12 @@ class MaskedPolicy:
         side = parts.transformer.config.sample_size
         self.grid = (side, side)
         self.mask_id = int(parts.scheduler.config.mask_token_id)
-        self.counts = mask_counts(side * side, setup.steps, parts.scheduler.config.masking_schedule)
+        try:
+            self.counts = mask_counts(
+                side * side, setup.steps, parts.scheduler.config.masking_schedule
+            )
+        except ValueError as error:
+            raise ConfigError([f"model.base: {config.base}: masking_schedule: {error}"]) from error
         self.sigmas = torch.as_tensor(self.counts / self.counts[0], dtype=torch.float32)
         self._known: OrderedDict[str, tuple[Tensor, Tensor]] = OrderedDict()
 
