@@ -116,7 +116,9 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     def trained(key: str, reward: str, switches: list[str], seed: int, *, score: bool) -> None:
         folder = args.out / key.replace("|", "-").replace(" ", "-").replace(",", "")
         sets = run_sets(args, reward, switches, seed)
-        if not run_recipe("starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"):
+        if not run_recipe(
+            "starter-rebrl", out=folder, overrides=sets, resume=True, device="cpu"
+        ).finished:
             raise SystemExit(f"stopped in {folder}; the same command goes on from there")
         found = evaluate(load_plan(recipe, sets), folder, args) if score else {}
         done[key] = found | {"curve": curve(folder, reward)}

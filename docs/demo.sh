@@ -13,9 +13,12 @@ static="recast-train run starter-static --out $out/static $(resume "$out/static"
 recast="recast-train run starter-recast --out $out/recast $(resume "$out/recast")"
 say "$static"; $static & first=$!
 say "$recast"; $recast & second=$!
-trap 'kill -INT $first $second 2>/dev/null; wait; exit 130' INT
-wait $first
-wait $second
+trap 'wait; exit 130' INT  # the terminal has told them already
+trap 'kill -TERM $first $second 2>/dev/null; wait; exit 143' TERM
+failed=0  # the other one is waited for all the same
+wait $first || failed=$?
+wait $second || failed=$?
+[ $failed = 0 ] || exit $failed
 
 step recast-eval score base=starter "$out/static" "$out/recast" \
   --prompts starter-geneval,starter-ocr --images-per-prompt 2 --out "$out/eval"

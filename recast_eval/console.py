@@ -29,7 +29,10 @@ def build_app(package: ModuleType, help_text: str) -> typer.Typer:
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run; errors raised on purpose become their message and status 2, Ctrl-C 130."""
+    """Run; errors raised on purpose, and the system's, become their message and status 2.
+
+    Ctrl-C gives 130.
+    """
     # Notices about optional packages of theirs are no news to a user of ours.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -39,6 +42,11 @@ def run_app(app: typer.Typer) -> None:
         app()  # typer itself leaves with 2 on wrong usage and 130 on Ctrl-C
     except RecastError as error:
         typer.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from None
+    except OSError as error:  # a path that is no folder, a full disk, a missing permission
+        named = error.filename is not None and error.strerror
+        said = f"{error.filename}: {error.strerror}" if named else error
+        typer.echo(f"error: {said}", err=True)
         raise SystemExit(2) from None
 
 

@@ -1,5 +1,6 @@
 """JSON lines on disk: one writer appends, a torn last line is dropped and said."""
 
+import errno
 import json
 import logging
 import os
@@ -60,15 +61,33 @@ def append_record(path: Path, record: Record) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Add one line of JSON text, which holds no line feed, in one write."""
+    """Add one line of JSON text, which holds no line feed: all of it, or none.
+
+    Raises:
+        OSError: The disk is full; the file is as it was before.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         end = _whole_length(descriptor)
         os.ftruncate(descriptor, end)
         os.lseek(descriptor, end, os.SEEK_SET)
-        os.write(descriptor, text.encode() + b"\n")
+        try:
+            _write_whole(descriptor, text.encode() + b"\n")
+        except OSError as error:
+            os.ftruncate(descriptor, end)
+            raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    """A nearly full disk takes the beginning and says so only in the returned count."""
+    left = memoryview(data)
+    while left:
+        written = os.write(descriptor, left)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[written:]
 
 
 def _whole_length(descriptor: int) -> int:

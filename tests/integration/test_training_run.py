@@ -96,7 +96,7 @@ def _same_end(a: Path, b: Path) -> None:
 
 
 def test_what_a_run_leaves(whole: Path) -> None:
-    assert {p.name for p in whole.iterdir()} == {
+    assert {p.name for p in whole.iterdir() if p.name != ".lock"} == {
         *("recipe.yaml", "manifest.json", "metrics.jsonl", "credit.jsonl"),
         *("samples", "checkpoints"),
     }
@@ -172,6 +172,19 @@ def test_refusals_before_any_step(recipe: Path, whole: Path, tmp_path: Path) -> 
         run_recipe(str(recipe), out=tmp_path / "b", overrides=[f"prompts.set={broken}"])
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+def test_two_processes_in_one_folder(recipe: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = _start(recipe, out)
+    _wait_for(out, 1, first)
+    second = _start(recipe, out, "--resume")
+    said = second.communicate(timeout=240)[1]
+    assert second.returncode == 2, said
+    assert "another process is training here" in said
+    assert first.poll() is None  # or the test shows nothing
+    first.communicate(timeout=240)
+    _same_end(out, whole)
 
 
 def test_a_changed_byte_stops_a_resume(recipe: Path, whole: Path, tmp_path: Path) -> None:

@@ -97,6 +97,13 @@ def test_pruning_keeps_the_last(tmp_path: Path) -> None:
     assert [p.name for p in list_checkpoints(tmp_path)] == ["step-000002", "step-000010"]
 
 
+def test_the_newest_has_the_largest_number_not_the_last_name(tmp_path: Path) -> None:
+    for step in (1_000_000, 999_998, 999_999):
+        _save(tmp_path, step)
+    prune_checkpoints(tmp_path, 2)
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["step-999999", "step-1000000"]
+
+
 def test_no_room(tmp_path: Path) -> None:
     def full(path: Path) -> SimpleNamespace:
         return SimpleNamespace(free=5_000_000)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diffusers import AmusedScheduler
 from diffusers.schedulers.scheduling_amused import mask_by_random_topk
 
 from recast_eval.errors import ConfigError
@@ -216,3 +217,14 @@ def test_no_more_steps_than_tokens(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sampler.steps: .* 16 tokens"):
         make_policy(folder, steps=17)
     assert bool((make_policy(folder, steps=16).sigmas.diff() < 0).all())
+
+
+def test_an_unknown_masking_schedule_is_named_with_the_model(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    AmusedScheduler(mask_token_id=4, masking_schedule="sigmoid").save_pretrained(
+        folder / "scheduler"
+    )
+    with pytest.raises(
+        ConfigError, match=r"model: masking_schedule: kind must be one of .*sigmoid"
+    ):
+        make_policy(folder)

@@ -183,6 +183,16 @@ def test_bad_switches_are_said(values: dict[str, Any], words: str) -> None:
     assert any(words in problem for problem in RebrlConfig(**values).problems())
 
 
+def test_a_stage_without_credit_is_never_divided_by(policy: MaskedPolicy, rollout: Rollout) -> None:
+    method = Rebrl(RebrlConfig(preset="diffu-grpo"))
+    outputs = method.outputs(
+        policy, rollout, next(method.works(rollout, STEPS, 8, torch.Generator()))
+    )
+    outputs.tensors["mass"][0] = 0
+    with pytest.raises(ValueError, match="stage 0 was drawn"):
+        method.loss(outputs, torch.ones(ROWS))
+
+
 def test_column_mass_needs_the_policys_masks() -> None:
     with pytest.raises(ValueError, match="masks"):
         METHOD.build(RebrlConfig()).column_mass(None, 4)

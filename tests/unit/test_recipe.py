@@ -19,6 +19,7 @@ from recast_train.loop import draw_pieces
 from recast_train.methods._policy_gradient import WindowConfig
 from recast_train.recipe_files import find_recipe, head_line, shipped_recipes
 from recast_train.session import check_processes
+from recast_train.sweep import read_sweep
 
 
 class _Book:
@@ -208,6 +209,14 @@ def test_a_masked_policy_has_no_more_steps_than_tokens(tmp_path: Path, steps: in
         ("epochs=many", "epochs: Input should be a valid integer"),
         ("epochs=0", "epochs: must be 1 or more, got 0"),
         ("rewards.ocr=-1", "rewards.ocr: a budget must not be negative, got -1"),
+        ("epochs=true", "epochs: must be a number, got True"),
+        ("optimiser.learning_rate=yes", "optimiser.learning_rate: must be a number"),
+        ("optimiser.betas=[yes, 0.9]", "optimiser.betas.0: must be a number"),
+        ("sampler.shift=on", "sampler.shift: must be a number"),
+        ("rewards.ocr.budget=true", "rewards.ocr.budget: must be a number"),
+        ("method.beta=yes", "method.beta: must be a number"),
+        ("method.old_decay.rate=yes", "method.old_decay.rate: must be a number"),
+        ("model.lora.rank=true", "model.lora.rank: must be a number"),
         ("rewards.ocr=.nan", "rewards.ocr.budget: Input should be a finite number"),
         ("rewards.blur=1", "rewards.blur: no scorer 'blur'; did you mean ocr"),
         ("method.kind=nftt", "method.kind: no recast.methods 'nftt'; did you mean nft"),
@@ -222,7 +231,7 @@ def test_a_masked_policy_has_no_more_steps_than_tokens(tmp_path: Path, steps: in
         ("sample_prompts=0", "sample_prompts: must be 1 or more, or samples_every 0, got 0"),
         ("optimiser.eps=-1", "optimiser.eps: must be positive, got -1"),
         ("sampler.steps", "--set sampler.steps: must be key.path=value"),
-        ("epochs=[", "the value is no YAML"),
+        ("epochs=[", "--set 'epochs=[': the value is no YAML"),
     ],
 )
 def test_each_mistake_is_named(override: str, said: str) -> None:
@@ -299,6 +308,38 @@ def test_more_processes_than_images_are_refused() -> None:
     recipe = make_plan(_values(), ["sampler.rollout_batch=4"], scorers=_Book()).recipe
     with pytest.raises(ConfigError, match=r"5 processes, .* a larger sampler.rollout_batch"):
         check_processes(recipe, 5)
+
+
+IMPOSSIBLE = {
+    "no such date": "2020-13-01",
+    "a number without digits": "0x_",
+    "a float that is none": "!!float abc",
+    "a time that is none": "!!timestamp abc",
+    "too many digits": "9" * 5000,
+    "too deep": "[" * 3000 + "]" * 3000,
+    "a key twice": "{a: 1, a: 2}",
+}
+
+
+@pytest.mark.parametrize("value", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_values_that_yaml_itself_cannot_make(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(f"name: a\nseed: {value}\n", "utf-8")
+    for reader in (read_yaml, read_sweep):
+        with pytest.raises(ConfigError, match=r"r\.yaml: ") as caught:
+            reader(path)
+        assert len(str(caught.value)) < 1000
+    said = _problems(f"seed={value}", "epochs=0")
+    assert "--set 'seed=" in said
+    assert "epochs: must be 1 or more" in said  # all problems at once
+    assert len(said) < 1500
+
+
+def test_an_alias_bomb_gives_a_short_message() -> None:
+    bomb = [1] * 10
+    for _ in range(6):
+        bomb = [bomb] * 10  # type: ignore[list-item]
+    assert len(_problems(seed=bomb)) < 1000
 
 
 def test_names_of_shipped_recipes() -> None:

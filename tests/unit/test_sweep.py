@@ -39,3 +39,37 @@ def test_what_is_no_sweep_is_refused_with_its_file(text: str, tmp_path: Path) ->
     file.write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"broken\.yaml"):
         read_sweep(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seeds: [1, 1]", "run base--seed1 is planned 2 times"),
+        (
+            "budgets: [{ocr: .3333333, finish: 1}, {ocr: .33333334, finish: 1}]",
+            "run base--ocr0.333333-finish1--seed1 is planned 2 times",
+        ),
+        ("variants: {A: {}, a: {epochs: 2}}", "run a--seed1 is planned 2 times"),
+        ("variants: {a: {epochs: 3}, a: {epochs: 4}}", "'a' is given twice"),
+        ("set: {epochs: 3, epochs: 4}", "'epochs' is given twice"),
+        ("variants: {../up: {}}", "'../up--seed1' is a folder's name"),
+        ("variants: {.hidden: {}}", "'.hidden--seed1' is a folder's name"),
+        ("seeds: [yes]", "seeds.0: must be a number"),
+        ("budgets: [{ocr: yes}]", "budgets.0.ocr: must be a number"),
+        ("seeds: []", "plans no run"),
+        ("variants: {}", "plans no run"),
+    ],
+)
+def test_every_run_gets_a_folder_of_its_own(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(f"name: s\nbase: starter-static\n{text}\n", "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_sweep(file)
+    assert any("s.yaml" in p and said in p for p in caught.value.problems)
+
+
+def test_a_sweep_in_another_encoding_is_refused_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_bytes("name: s\nbase: starter-static # \u00e9\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"s\.yaml"):
+        read_sweep(file)

@@ -66,7 +66,12 @@ def _sync_folder(folder: Path) -> None:
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Whole checkpoints, oldest first."""
-    return sorted(path.parent for path in folder.glob(f"step-*/{CARD}"))
+    found = [path.parent for path in folder.glob(f"step-*/{CARD}") if _step(path.parent).isdigit()]
+    return sorted(found, key=lambda path: int(_step(path)))  # step-1000000 is after step-999999
+
+
+def _step(checkpoint: Path) -> str:
+    return checkpoint.name.removeprefix("step-")
 
 
 def read_card(checkpoint: Path) -> CheckpointCard:

@@ -1,5 +1,6 @@
 """Read a recipe: all problems at once, before anything is loaded."""
 
+import reprlib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,11 @@ from recast_train.methods import METHODS
 from recast_train.methods.base import MethodSpec
 from recast_train.policies import POLICIES
 from recast_train.policies.base import PolicySpec
-from recast_train.recipe_types import Recipe
+from recast_train.recipe_types import Recipe, truths_for_numbers
+
+_SHORT = reprlib.Repr()
+"""Values in messages: aliases can make a small file's value fill gigabytes."""
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
 
 
 class ScorerBook(Protocol):
@@ -147,14 +152,31 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: The file is missing, no YAML, or no mapping.
     """
     try:
-        found = yaml.load(path.read_text("utf-8"), Loader=_UniqueLoader)  # noqa: S506 - a SafeLoader
+        text = path.read_text("utf-8")
     except FileNotFoundError as error:
         raise ConfigError([f"{path}: no such file"]) from error
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (UnicodeDecodeError, OSError) as error:
         raise ConfigError([f"{path}: {' '.join(str(error).split())}"]) from error
+    found = _parse(text, str(path))
     if not isinstance(found, dict):
         raise ConfigError([f"{path}: must be a mapping of keys, got {type(found).__name__}"])
     return found
+
+
+def _parse(text: str, where: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        ConfigError: It has none. YAML's own constructors let through what Python says of an
+            impossible date, an empty or too long number, or a tag that does not fit.
+    """
+    try:
+        return yaml.load(text, Loader=_UniqueLoader)  # noqa: S506 - a SafeLoader
+    except RecursionError as error:
+        raise ConfigError([f"{where}: is nested too deeply"]) from error
+    except (yaml.YAMLError, ValueError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError([f"{where}: the value is no YAML ({why})"]) from error
 
 
 class _UniqueLoader(yaml.SafeLoader):
@@ -184,9 +206,9 @@ def _override(values: dict[str, Any], sets: Sequence[str], problems: list[str]) 
                 inner = place[part] = {"budget": inner} if parts[0] == "rewards" else {}
             place = inner
         try:
-            place[parts[-1]] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            problems.append(f"--set {text}: the value is no YAML")
+            place[parts[-1]] = _parse(value, f"--set {_SHORT.repr(text)}")
+        except ConfigError as error:
+            problems += error.problems
     return merged
 
 
@@ -215,6 +237,9 @@ def _block(
 
 
 def _validate(kind: type, values: Any, prefix: str, problems: list[str]) -> Any:
+    if truths := list(truths_for_numbers(kind, values, prefix)):
+        problems += truths
+        return None
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
@@ -229,7 +254,7 @@ def _say(kind: type, prefix: str, item: dict[str, Any]) -> str:
         return _unknown(path, where[-1], _known_keys(kind, where[:-1]))
     if item["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{path}: is missing"
-    return f"{path}: {item['msg']}, got {item['input']!r}"
+    return f"{path}: {item['msg']}, got {_SHORT.repr(item['input'])}"
 
 
 def _unknown(path: str, key: str, known: Sequence[str]) -> str:

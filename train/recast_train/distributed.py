@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from recast_eval.errors import RecastError
+from recast_eval.errors import ConfigError, RecastError
 
 PATIENCE: Final = timedelta(minutes=30)
 """How long a process waits for the others: they may load, score or save meanwhile."""
@@ -28,13 +28,19 @@ def start(device: str) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Say in one line that another process was lost, instead of how the wire broke.
+    """Say in one line that another process was lost or the device is full, and what to do.
 
     Raises:
-        RecastError: A collective failed; what to do.
+        RecastError: A collective failed, or memory did not suffice.
     """
     try:
         yield
+    except torch.OutOfMemoryError as error:
+        raise RecastError(
+            f"the device's memory is full ({str(error).partition('. ')[0]}): lower micro_batch, "
+            "sampler.rollout_batch or model.decode_batch, or set rewards.NAME.device; "
+            "recast-train estimate says what a recipe needs"
+        ) from error
     except RuntimeError as error:
         lost = isinstance(error, dist.DistError) or any(sign in str(error) for sign in _SIGNS)
         if world() == 1 or not lost:
@@ -63,6 +69,19 @@ def _fsdp() -> bool:
 def own_device(device: str) -> str:
     """The device of this process: ``cuda`` becomes ``cuda:N`` under ``torchrun``."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not here before anything is loaded or written.
+
+    Raises:
+        ConfigError: PyTorch does not know it, or cannot put a tensor there.
+    """
+    try:
+        torch.empty(0, device=own_device(device))
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise ConfigError([f"--device: {device!r} cannot be used here ({why})"]) from error
 
 
 def stop() -> None:

@@ -20,6 +20,7 @@ from recast_eval.errors import ConfigError, DataError
 from recast_eval.images import find_file, load_image
 from recast_eval.records import ImageRecord, read_lines, write_json
 from recast_eval.scorers import Scorer
+from recast_train import distributed
 from recast_train.config import Plan, load_plan
 from recast_train.credit.estimators import Samples
 from recast_train.credit.profile import Origin, Profile, build_profile
@@ -102,6 +103,7 @@ def run_profile(
     if plan.recipe.threads:
         torch.set_num_threads(plan.recipe.threads)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    distributed.check_device(where)
     policy = build_policy(plan, where)
     scorers = build_scorers(plan.rewards, plan.recipe.rewards, where)
     generator = Generator().manual_seed(derive_seed(plan.recipe.seed, "profile"))

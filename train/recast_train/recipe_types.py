@@ -1,13 +1,40 @@
 """The parts of a recipe: frozen dataclasses, each key documented where it is declared."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """Give it to a recipe block as ``__pydantic_config__``: unknown keys and NaN are errors."""
+
+
+def truths_for_numbers(kind: Any, value: Any, path: str = "") -> Iterator[str]:
+    """Where YAML's ``yes`` or ``true`` stands for a number, of which it would make 1.
+
+    Args:
+        kind: A dataclass, or the annotation of a key.
+        value: What YAML gives for it.
+        path: Of the key.
+    """
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if isinstance(value, bool):
+        if {int, float} & set(options) and bool not in options:
+            yield f"{path}: must be a number, got {value} (yes, on and true are no numbers)"
+    elif isinstance(value, Mapping):
+        for option in options:
+            own = get_type_hints(option) if is_dataclass(option) else {}
+            each = get_args(option)[1] if get_origin(option) is dict else Any
+            for key, inner in value.items():
+                place = f"{path}.{key}" if path else str(key)
+                yield from truths_for_numbers(own.get(key, each), inner, place)
+    elif isinstance(value, list):
+        for option in options:
+            inner = [a for a in get_args(option) if a is not Ellipsis]
+            for i, item in enumerate(value if inner else []):
+                yield from truths_for_numbers(inner[min(i, len(inner) - 1)], item, f"{path}.{i}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,11 @@
 """The files of a run, and what is already there."""
 
+import fcntl
 import logging
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +30,12 @@ from recast_train.config import Plan, read_yaml
 
 log = logging.getLogger(__name__)
 _GAP: Final = 2
+_OURS: Final = frozenset((".lock", "recipe.yaml", "manifest.json", "metrics.jsonl", "credit.jsonl"))
+_FOLDERS: Final = frozenset(("samples", "checkpoints"))
 
 
 class RunFolder:
-    """``runs/NAME``: recipe, manifest, metrics, credit, samples, checkpoints."""
+    """``runs/NAME``: recipe, manifest, metrics, credit, samples, checkpoints, and who holds it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,32 +44,78 @@ class RunFolder:
         self.credit = root / "credit.jsonl"
         self.samples = root / "samples"
         self.checkpoints = root / "checkpoints"
+        self.lock = root / ".lock"
+
+    @contextmanager
+    def held(self, *, flock: Callable[[int, int], None] = fcntl.flock) -> Iterator[None]:
+        """Keep every other process from training here; the system lets go when we end, however.
+
+        Args:
+            flock: What locks a descriptor.
+
+        Raises:
+            ConfigError: Another process trains here, or the folder is not a run's.
+        """
+        self._refuse_others_files()
+        self.root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(
+                    [
+                        f"{self.root}: another process is training here: wait for it or stop it, "
+                        "or choose another --out"
+                    ]
+                ) from error
+            except OSError as error:  # some network file systems have no locks
+                log.warning("%s: cannot be locked (%s); start one run here", self.root, error)
+            yield
+        finally:
+            os.close(descriptor)
 
     def prepare(self, plan: Plan, *, resume: bool) -> None:
         """Make the folder, or check that what is there is this very run.
 
+        A start that ended before its first step (a wrong weights folder, a full disk) binds
+        nothing: its recipe is replaced.
+
         Raises:
             ConfigError: The folder holds a run and ``resume`` is off, or another recipe's run.
         """
-        if self.recipe.exists():
-            if changes := self._changes(plan):
-                raise ConfigError(
-                    [
-                        f"{self.recipe}: the recipe changed since the run began: "
-                        f"{', '.join(changes)}; put it back, or choose another --out"
-                    ]
-                )
-            if not resume:
-                raise ConfigError(
-                    [f"{self.root} holds a run already: add --resume, or choose another --out"]
-                )
-        elif self.root.exists() and any(self.root.iterdir()):
-            raise ConfigError([f"{self.root} is not empty and holds no run: choose another --out"])
-        self.samples.mkdir(parents=True, exist_ok=True)
-        self.checkpoints.mkdir(exist_ok=True)
-        if not self.recipe.exists():
+        if not (self.recipe.exists() and self._begun()):
+            self._refuse_others_files()
+            self.root.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(plan.values(), sort_keys=False, allow_unicode=True)
             write_atomic(self.recipe, text)
+        elif changes := self._changes(plan):
+            raise ConfigError(
+                [
+                    f"{self.recipe}: the recipe changed since the run began: "
+                    f"{', '.join(changes)}; put it back, or choose another --out"
+                ]
+            )
+        elif not resume:
+            raise ConfigError(
+                [f"{self.root} holds a run already: add --resume, or choose another --out"]
+            )
+        self.samples.mkdir(exist_ok=True)
+        self.checkpoints.mkdir(exist_ok=True)
+
+    def _begun(self) -> bool:
+        """Whether a step was done here."""
+        steps = self.metrics.exists() and self.metrics.stat().st_size > 0
+        return steps or any(self.checkpoints.glob("step-*"))
+
+    def _refuse_others_files(self) -> None:
+        """A folder that is neither empty nor a run's is left alone."""
+        found = {p.name for p in self.root.iterdir()} if self.root.exists() else set()
+        if self.recipe.exists() and (self._begun() or found >= _FOLDERS):
+            return
+        others = {name for name in found - _OURS - _FOLDERS if not name.endswith(".part")}
+        if others or self._begun() or found == {"recipe.yaml"}:  # a recipe alone is a user's own
+            raise ConfigError([f"{self.root} is not empty and holds no run: choose another --out"])
 
     def same_recipe(self, plan: Plan) -> bool:
         """Whether the folder holds a run of this very recipe."""

@@ -1,13 +1,11 @@
 """From a recipe's name to a finished run: what the command does around the loop."""
 
 import logging
-import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -24,6 +22,7 @@ from recast_train.recipe_files import find_recipe
 from recast_train.recipe_types import Recipe
 from recast_train.rewards import build_scorers, unscored
 from recast_train.run_folder import RunFolder
+from recast_train.stopping import StopFlag, stop_flag
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +83,15 @@ def run_recipe(
         log.info("%s is finished (%d epochs): nothing to do", folder.root, plan.recipe.epochs)
         return _outcome(folder, finished=True)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    distributed.check_device(where)
     distributed.start(where)
     try:
         with distributed.together():
             check_processes(plan.recipe, distributed.world())
             own = distributed.own_device(where)
-            finished = _run(plan, folder, prompts, resume=resume, device=own)
+            alone = folder.held() if distributed.rank() == 0 else nullcontext()
+            with stop_flag() as stop, alone:
+                finished = _run(plan, folder, prompts, stop, resume=resume, device=own)
     finally:
         distributed.stop()
     return _outcome(folder, finished=finished)
@@ -129,7 +131,13 @@ def _is_finished(plan: Plan, folder: RunFolder) -> bool:
 
 
 def _run(
-    plan: Plan, folder: RunFolder, prompts: Sequence[str], *, resume: bool, device: str
+    plan: Plan,
+    folder: RunFolder,
+    prompts: Sequence[str],
+    stop: StopFlag,
+    *,
+    resume: bool,
+    device: str,
 ) -> bool:
     if plan.recipe.threads:
         torch.set_num_threads(plan.recipe.threads)
@@ -148,8 +156,8 @@ def _run(
         }
         folder.write_manifest(plan, prompts_digest(prompts), facts)
     began = time.monotonic()
-    with _stop_flag() as flag:
-        finished = train(parts, stop=flag.is_set, progress=_bar)
+    stop.training = True
+    finished = train(parts, stop=stop.is_set, progress=_bar)
     log.info(
         "%s: %d of %d epochs, %.0f s, checkpoint %s",
         folder.root,
@@ -178,32 +186,3 @@ def _bar(epochs: range) -> Iterable[int]:
         return
     with progress() as bar:
         yield from bar.track(epochs, description="epochs")
-
-
-class _Flag:
-    """Set by the first Ctrl-C; the second one stops at once."""
-
-    def __init__(self) -> None:
-        self._set = False
-
-    def is_set(self) -> bool:
-        """Whether someone asked to stop."""
-        return self._set
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler."""
-        if self._set:
-            raise KeyboardInterrupt
-        self._set = True
-        log.warning("stopping after this epoch with a checkpoint; once more to stop at once")
-
-
-@contextmanager
-def _stop_flag() -> Iterator[_Flag]:
-    flag = _Flag()
-    before = {s: signal.signal(s, flag.handle) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

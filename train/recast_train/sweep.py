@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, MissingError
-from recast_train.config import load_plan
+from recast_train.children import stopped_with_us
+from recast_train.config import load_plan, read_yaml
 from recast_train.recipe_files import find_recipe
+from recast_train.recipe_types import truths_for_numbers
 
 log = logging.getLogger(__name__)
 
@@ -54,21 +57,20 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
     Raises:
         ConfigError: The file does not describe a sweep, or one of its runs is no valid recipe.
     """
+    values = read_yaml(path)
+    if truths := list(truths_for_numbers(Sweep, values)):
+        raise ConfigError([f"{path}: {p}" for p in truths])
     try:
-        values = yaml.safe_load(path.read_text("utf-8"))
         sweep = TypeAdapter(Sweep).validate_python(values)
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror}"]) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{path}: not YAML: {error}"]) from error
     except ValidationError as error:
         raise ConfigError(
             [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         ) from error
     beside = path.parent / sweep.base
     recipe = str(beside) if beside.is_file() else sweep.base
-    problems = []
-    for run in plan_runs(sweep):
+    runs = plan_runs(sweep)
+    problems = [f"{path}: {p}" for p in _name_problems(sweep, runs)]
+    for run in runs:
         try:
             load_plan(find_recipe(recipe), run.overrides)
         except ConfigError as error:
@@ -76,6 +78,22 @@ def read_sweep(path: Path) -> tuple[Sweep, str]:
     if problems:
         raise ConfigError(problems)
     return sweep, recipe
+
+
+def _name_problems(sweep: Sweep, runs: Sequence[SweepRun]) -> Iterator[str]:
+    """Runs that would not get a folder of their own inside the sweep's."""
+    if not runs:
+        yield "plans no run: seeds and variants need one entry or more"
+    for name in dict.fromkeys([sweep.name, *(run.name for run in runs)]):
+        if name.startswith((".", "-")) or set(name) & set("/\\\0"):
+            yield f"{name!r} is a folder's name: no / or \\ in it, no . or - before it"
+    planned = Counter(run.name.casefold() for run in runs)
+    for name in dict.fromkeys(run.name for run in runs):
+        if (times := planned[name.casefold()]) > 1:
+            yield (
+                f"run {name} is planned {times} times: seeds, variants, or budgets in their first "
+                "six digits are the same"
+            )
 
 
 def plan_runs(sweep: Sweep) -> list[SweepRun]:
@@ -149,8 +167,8 @@ def _call(command: list[str]) -> int:
 
 def _local(workers: int) -> Callable[[dict[str, list[str]]], Iterator[tuple[str, int]]]:
     def start(commands: dict[str, list[str]]) -> Iterator[tuple[str, int]]:
-        with ThreadPoolExecutor(workers) as pool:
-            yield from zip(commands, pool.map(_call, commands.values()), strict=True)
+        with stopped_with_us() as children, ThreadPoolExecutor(workers) as pool:
+            yield from zip(commands, pool.map(children.call, commands.values()), strict=True)
 
     return start
 

@@ -20,9 +20,12 @@ def run(
     device: Annotated[str, typer.Option(help="cpu, cuda, ... [default: cuda if there]")] = "",
 ) -> None:
     """Train a policy on the rewards of a recipe; see also ``recast-train recipes``."""
-    from recast_train.session import run_recipe  # here: torch takes seconds to import
+    from recast_train.stopping import stop_flag
 
-    found = run_recipe(recipe, out=out, overrides=set_ or (), resume=resume, device=device)
+    with stop_flag():
+        from recast_train.session import run_recipe  # here: torch takes seconds to import
+
+        found = run_recipe(recipe, out=out, overrides=set_ or (), resume=resume, device=device)
     for line in found.unscored:
         typer.echo(line, err=True)
     if not found.finished:

@@ -113,7 +113,8 @@ class Rebrl:
 
         ``noise`` carries the masks and weights of the pairs, (B, 2, tokens).
         """
-        stages = draw_stages(rollout.trace["decode_step"], num_steps, self.weighting, generator)
+        counts = rollout.trace["counts"][0].cpu().numpy()
+        stages = draw_stages(rollout.trace["decode_step"], counts, self.weighting, generator)
         count = len(rollout.x_0)
         for s, step in enumerate(stages.steps.tolist()):
             used = stages.weights[:, s].any(-1).nonzero()[:, 0]
@@ -142,9 +143,17 @@ class Rebrl:
         return Outputs(found)
 
     def loss(self, outputs: Outputs, advantage: Tensor) -> Loss:
-        """The clipped policy gradient; ``advantage`` holds ``T W``, the weights ``a / C``."""
+        """The clipped policy gradient; ``advantage`` holds ``T W``, the weights ``a / C``.
+
+        Raises:
+            ValueError: The stage was drawn and has no credit: 0 / 0 would train on NaN.
+        """
         found = outputs.tensors
         step = int(found["steps"][0])
+        if not found["mass"][step] > 0:
+            raise ValueError(
+                f"stage {step} was drawn, and the stage credit of {self.weighting} is 0"
+            )
         scaled = advantage.to(found["new"].device, torch.float32) / found["mass"][step]
         result = rebalanced_loss(
             found["new"],

@@ -24,8 +24,8 @@ class RebalanceConfig:
 
     estimator: Estimator = "masked"
     """``masked``: every masked token of each stage; ``trajectory``: tokens that a step
-    reveals; ``full``: all tokens, all masked; ``coupled``: all masked, plus a random set and
-    its complement."""
+    reveals; ``full``: all tokens, all masked, before step 0; ``coupled``: all masked, plus a
+    random set and its complement."""
     stage_power: float = 1.0
     """p of the stage factor t^p (masked): 0 ELBO, 1 and 2 RebRL's orders."""
     token: Token = "inv_freq"
@@ -57,6 +57,11 @@ class RebalanceConfig:
             problems.append(f"min_share must lie in [0, 1), got {self.min_share}")
         if self.estimator == "trajectory" and self.masks == "independent":
             problems.append("trajectory needs nested masks: rollout or shared_uniform")
+        if self.stage_balance and self.estimator == "trajectory" and self.masks != "rollout":
+            problems.append(
+                "stage_balance needs masks rollout: the share of a stage of drawn masks has no "
+                f"closed form but for 0, got {self.stage_balance}"
+            )
         if self.masks == "independent" and self.token == "exact":
             problems.append("token exact needs nested masks: its divisor has no closed form else")
         if self.stages_per_update is not None and self.stages_per_update < 1:

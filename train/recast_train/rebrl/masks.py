@@ -13,6 +13,7 @@ from recast_train.rebrl.credit import stage_credit, stage_density
 from recast_train.rebrl.schedule import nested_masks, stage_masks
 
 _COUPLED = (0.2, 0.8)  # DiffuCoder draws the masked share of its pairs from this range
+_FINE = 1024  # tokens that stand for the expectation over drawn masks, however small the grid
 
 
 class Stages(NamedTuple):
@@ -27,7 +28,7 @@ class Stages(NamedTuple):
 
 def draw_stages(
     decode_step: Int[Tensor, "batch tokens"],
-    num_steps: int,
+    counts: ArrayLike,
     config: RebalanceConfig,
     generator: Generator,
 ) -> Stages:
@@ -35,18 +36,22 @@ def draw_stages(
 
     Args:
         decode_step: The step, from 0, that revealed each token.
-        num_steps: T.
+        counts: (T+1,) masked tokens that the schedule has before each step, and 0. A rollout's
+            own can differ (``emerge``); drawn masks follow the schedule, as ``column_mass`` does.
         config: The estimator.
         generator: The only source of randomness; untouched by ``rollout`` masks of all stages.
 
     Raises:
         ValueError: A decode step is out of range.
     """
-    replay = stage_masks(decode_step.cpu().numpy(), num_steps)
-    shares = replay.mean(-1)
-    steps = np.arange(num_steps)
-    if config.estimator == "coupled":
-        masks, steps = _coupled(shares.mean(0), replay.shape, generator)
+    left = np.asarray(counts)
+    shares = left[:-1] / left[0]
+    steps = np.arange(len(shares))
+    replay = stage_masks(decode_step.cpu().numpy(), len(shares))
+    if config.estimator == "full":
+        masks, steps = np.ones_like(replay[:, :1]), steps[:1]  # chance can hide all later on too
+    elif config.estimator == "coupled":
+        masks, steps = _coupled(shares, replay.shape, generator)
     else:
         masks = _masks(replay, shares, config, generator)
     weights = estimator_weights(masks, config)
@@ -65,12 +70,17 @@ def _masks(
     if config.masks == "rollout":
         return replay
     batch, stages, tokens = replay.shape
-    wanted = (config.min_share + (1 - config.min_share) * shares)[..., None]
-    wanted[shares == 0] = 0
+    wanted = _wanted(shares, config)[:, None]
     rows = 1 if config.masks == "shared_uniform" else stages
     noise = torch.rand(batch, rows, tokens, generator=generator).numpy()
     drawn: np.ndarray = noise < wanted
     return drawn
+
+
+def _wanted(shares: np.ndarray, config: RebalanceConfig) -> np.ndarray:
+    """(T,) masked share of drawn masks."""
+    wanted: np.ndarray = config.min_share + (1 - config.min_share) * shares
+    return wanted
 
 
 def _drawn(shares: np.ndarray, config: RebalanceConfig, generator: Generator) -> np.ndarray:
@@ -111,7 +121,8 @@ def column_mass(counts: ArrayLike, config: RebalanceConfig) -> Float[np.ndarray,
     """The share of the gradient that each step carries: what credit over steps must add up to.
 
     Exact for masks that follow the schedule's counts (random, Halton and confidence orders
-    replayed); the expectation for masks that are drawn.
+    replayed); the expectation for masks that are drawn; near it where counts hold on average
+    (the emerge order replayed).
 
     Args:
         counts: (T+1,) masked tokens before each step, and 0.
@@ -122,20 +133,24 @@ def column_mass(counts: ArrayLike, config: RebalanceConfig) -> Float[np.ndarray,
     """
     left = np.asarray(counts)
     shares = left[:-1] / left[0]
-    if config.estimator == "coupled":
+    wanted = _wanted(shares, config)
+    if config.estimator == "full":
+        mass = np.eye(len(shares))[0]
+    elif config.estimator == "coupled":
         mass = np.zeros(len(shares))
         inner, partner = _coupled_steps(shares)
         mass[0] += 1.0
         np.add.at(mass, inner, 1 / len(inner))
         np.add.at(mass, partner, 1 / len(inner))
+    elif config.masks == "rollout":
+        mass = stage_credit(estimator_weights(nested_masks(left), config))
+    elif config.estimator == "trajectory":
+        mass = wanted - np.append(wanted[1:], 0.0)  # E[n_i] / N; rounded counts may say 0
+    elif config.masks == "independent":
+        mass = _independent_mass(wanted, config)
     else:
-        wanted = config.min_share + (1 - config.min_share) * shares
-        if config.masks == "independent" and config.estimator == "masked":
-            mass = _independent_mass(wanted, config)
-        else:
-            drawn = config.masks == "shared_uniform"
-            fitted = np.rint(wanted * left[0]).astype(int) if drawn else left[:-1]
-            mass = stage_credit(estimator_weights(nested_masks([*fitted, 0]), config))
+        fitted = np.rint(wanted * max(left[0], _FINE)).astype(int)
+        mass = stage_credit(estimator_weights(nested_masks([*fitted, 0]), config))
     normalised: np.ndarray = mass / mass.sum()
     return normalised
 

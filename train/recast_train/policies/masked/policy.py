@@ -45,7 +45,8 @@ class MaskedPolicy:
         setup: Steps, guidance, decode order (``solver``), device.
 
     Raises:
-        ConfigError: A LoRA target names nothing, or there are more steps than tokens.
+        ConfigError: A LoRA target names nothing, there are more steps than tokens, or the
+            scheduler's masking is unknown.
     """
 
     def __init__(self, parts: Parts, config: MaskedConfig, setup: PolicySetup) -> None:
@@ -59,7 +60,12 @@ class MaskedPolicy:
         if setup.steps > side * side:
             raise ConfigError([too_many_steps(side * side, setup.steps)])
         self.mask_id = int(parts.scheduler.config.mask_token_id)
-        self.counts = mask_counts(side * side, setup.steps, parts.scheduler.config.masking_schedule)
+        try:
+            self.counts = mask_counts(
+                side * side, setup.steps, parts.scheduler.config.masking_schedule
+            )
+        except ValueError as error:
+            raise ConfigError([f"model.base: {config.base}: masking_schedule: {error}"]) from error
         self.sigmas = torch.as_tensor(self.counts / self.counts[0], dtype=torch.float32)
         self._known: OrderedDict[str, tuple[Tensor, Tensor]] = OrderedDict()
 
@@ -164,7 +170,8 @@ class MaskedPolicy:
     def rollout(self, condition: Condition, generator: Generator, plan: dict[str, Any]) -> Rollout:
         """Draw one token grid a row with the ``old`` weights; see ``Policy.rollout``.
 
-        ``trace["decode_step"]`` (N, tokens): the step, from 0, that revealed each token.
+        ``trace["decode_step"]`` (N, tokens): the step, from 0, that revealed each token;
+        ``trace["counts"]`` (N, T+1): the schedule's, as orders may hold them on average only.
         ``plan``: ``solver``, a decode order; ``rows``.
         """
         count = len(condition.tensors["embeds"])
@@ -172,7 +179,8 @@ class MaskedPolicy:
         blank = torch.full((count, self.tokens), self.mask_id, device=self._device)
         order = plan.get("solver") or self._setup.solver
         drawn, steps = self._draw(blank, 0, condition, generator, order, rows)
-        return Rollout(drawn, condition, {"decode_step": steps})
+        counts = torch.from_numpy(self.counts).expand(count, -1)
+        return Rollout(drawn, condition, {"decode_step": steps, "counts": counts})
 
     def complete(
         self,
