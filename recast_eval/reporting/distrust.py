@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from recast_eval.judging.audit_records import AuditRecord
 from recast_eval.reporting.blocks import number_text, percent
 from recast_eval.reporting.facts import EvaluationFacts, Facts, run_of
-from recast_eval.reporting.inputs import Run
+from recast_eval.reporting.inputs import Evaluation, Run
 from recast_eval.reporting.scores import Difference
 from recast_eval.stats.winrate import FEW_PROMPTS
 
@@ -68,6 +68,7 @@ def _of_evaluation(facts: EvaluationFacts, all_facts: Facts) -> Iterator[Doubt]:
     yield from _leaks(facts, all_facts.runs)
     yield from _sacrificed(facts)
     yield from _coverage(facts)
+    yield from _sizes(facts.evaluation)
     yield from _judging(facts)
     if facts.prompts and len(facts.prompts) < FEW_PROMPTS:
         yield Doubt(
@@ -129,6 +130,21 @@ def _coverage(facts: EvaluationFacts) -> Iterator[Doubt]:
                 "missing may hide the difference.",
                 grave=True,
             )
+
+
+def _sizes(evaluation: Evaluation) -> Iterator[Doubt]:
+    models = evaluation.manifest.facts.get("models") if evaluation.manifest else None
+    sizes: dict[str, list[str]] = {}
+    for name, about in models.items() if isinstance(models, dict) else ():
+        if isinstance(about, dict) and isinstance(about.get("sizes"), dict):
+            sizes[str(name)] = sorted(map(str, about["sizes"]))
+    if len({tuple(found) for found in sizes.values()}) > 1:
+        said = "; ".join(f"{name} {', '.join(found[:3])}" for name, found in sizes.items())
+        yield Doubt(
+            f"Pictures are not of one size ({said}): what scorers and judges like may be the "
+            "resolution.",
+            grave=True,
+        )
 
 
 def _judging(facts: EvaluationFacts) -> Iterator[Doubt]:

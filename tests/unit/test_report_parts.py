@@ -32,9 +32,9 @@ from recast_eval.reporting.blocks import (
 )
 from recast_eval.reporting.blocks import Section as Part
 from recast_eval.reporting.compare import Change, manifest_changes, prompt_changes
-from recast_eval.reporting.distrust import recipe_differences
-from recast_eval.reporting.facts import find_focus, find_reference
-from recast_eval.reporting.inputs import Evaluation, read_inputs
+from recast_eval.reporting.distrust import doubts, recipe_differences
+from recast_eval.reporting.facts import find_focus, find_reference, gather
+from recast_eval.reporting.inputs import Evaluation, Inputs, read_inputs
 from recast_eval.reporting.render import clean, csv_link, data_block
 from recast_eval.reporting.scores import aggregate, all_pairs, score_table
 from recast_eval.reporting.sections.diagnostics import families
@@ -311,6 +311,22 @@ def test_another_sampler_is_grave_and_another_wall_clock_is_not() -> None:
         ("facts.models.base.v2.sampler.steps", True),
         ("facts.models.base.v2.seconds", False),
     ]
+
+
+def test_pictures_of_other_sizes_are_a_grave_doubt(tmp_path: Path) -> None:
+    def evaluation(**sizes: dict[str, int]) -> Evaluation:
+        facts = {"models": {name: {"sizes": found} for name, found in sizes.items()}}
+        manifest = Manifest(command=[], versions={}, hardware={}, facts=facts)
+        scores = tuple(score(name, i, i / 9) for name in sizes for i in range(9))
+        return Evaluation("one", tmp_path, manifest, scores, (), {})
+
+    def said(one: Evaluation) -> list[str]:
+        found = doubts(gather(Inputs((), (one,))))
+        return [doubt.text for doubt in found if doubt.grave and "size" in doubt.text]
+
+    assert said(evaluation(a={"64x64": 9}, b={"64x64": 9})) == []
+    (text,) = said(evaluation(a={"64x64": 9}, b={"128x128": 8, "64x64": 1}))
+    assert "a 64x64; b 128x128, 64x64" in text
 
 
 def test_prompts_that_scores_alone_name_are_shared(tmp_path: Path) -> None:

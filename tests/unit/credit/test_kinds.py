@@ -23,7 +23,14 @@ from recast_train.credit.gaussian import (
 )
 from recast_train.credit.kinds._moving import Moving
 from recast_train.credit.kinds.shuffled import other_rows
-from recast_train.credit.profile import Origin, Profile, build_profile, profile_gains, read_profile
+from recast_train.credit.profile import (
+    Curve,
+    Origin,
+    Profile,
+    build_profile,
+    profile_gains,
+    read_profile,
+)
 
 COORDINATES = (COARSE, MIDDLE, FINE)
 NAMES = ("coarse", "middle", "fine")
@@ -408,6 +415,20 @@ class TestProfileFile:
         low = profile.model_copy(update={"mean": [-1.0, 0.5, 0.5]})
         with pytest.raises(ValueError, match="mean > 0"):
             profile_gains(low, NAMES, SIGMAS, gain="d2")
+
+    def test_a_bound_that_is_all_noise_is_not_trusted(self, profile: Profile) -> None:
+        rng = np.random.default_rng(0)
+        noise = rng.normal(0.0, 0.05, (200, len(NAMES), len(profile.probes)))
+        curve = Curve(
+            information=np.full(noise.shape[1:], 0.01).tolist(),
+            errors=np.full(noise.shape[1:], 0.05).tolist(),
+            replicates=(0.01 + noise).tolist(),
+        )
+        estimates = {"cross-fit": curve, "forward-pair": curve}
+        useless = profile.model_copy(update={"estimates": estimates})
+        found = profile_gains(useless, NAMES, SIGMAS, estimator="cross-fit")
+        assert not found.reliability.any()
+        assert not found.gains.any()  # else all would seem decided at the last step
 
     def test_a_reward_that_was_not_measured_is_flat(self, path: str, profile: Profile) -> None:
         # As such a file was always written: no variance, and 0 at every level without error.

@@ -194,6 +194,7 @@ def profile_gains(
         mean=np.array(profile.mean)[rows],
         variance=np.array(profile.variance)[rows],
         gain=gain,
+        bound=name == "cross-fit",
     )
 
 
