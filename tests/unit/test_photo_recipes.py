@@ -80,6 +80,7 @@ def test_a_scale_changes_the_mixture_of_raw_rewards() -> None:
         plan=plan,
         credit=SimpleNamespace(weights=lambda: weights),
         density=None,
+        column_mass=None,
         aggregator=SimpleNamespace(coefficients=lambda: plan.budgets, whiten=False),
     )
     raw, groups = np.array([[0.0, 1.0, 2.0], [20.0, 10.0, 0.0]]), np.zeros(3, dtype=int)
