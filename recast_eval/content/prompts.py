@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import yaml
 from pydantic import Field, ValidationError
 
 from recast_eval.content import content
 from recast_eval.content.lines import filled_lines
+from recast_eval.content.yaml_text import parse_yaml
 from recast_eval.errors import DataError, MissingError, shorten
 from recast_eval.records import Record, digest
 
@@ -79,14 +79,14 @@ def read_card(folder: Path) -> PromptCard:
     """
     path = folder / "card.yaml"
     try:
-        return PromptCard.model_validate(yaml.safe_load(path.read_text("utf-8")))
+        return PromptCard.model_validate(parse_yaml(path.read_text("utf-8")))
     except FileNotFoundError as error:
         raise DataError("a prompt set needs a card.yaml", path=path) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"not YAML in UTF-8: {error}", path=path) from error
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise DataError(problems, path=path) from error
+    except ValueError as error:
+        raise DataError(f"not YAML in UTF-8: {error}", path=path) from error
 
 
 def load_prompt_set(name_or_path: str, split: Split = "test") -> PromptSet:

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from recast_eval.content import content
+from recast_eval.content.yaml_text import parse_yaml
 from recast_eval.errors import ConfigError
 from recast_eval.records import Record, digest
 
@@ -198,10 +198,8 @@ def load_card(name: str) -> JudgeCard:
     if not path.is_file():
         raise ConfigError([f"no judge {name!r}; shipped are {', '.join(card_names())}"])
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
+        data = parse_yaml(path.read_text("utf-8"))
         card = JudgeCard.model_validate(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: {error}"]) from error
     except ValidationError as error:
         raise ConfigError(
             [
@@ -209,6 +207,8 @@ def load_card(name: str) -> JudgeCard:
                 for e in error.errors()
             ]
         ) from error
+    except (ValueError, OSError) as error:
+        raise ConfigError([f"{path}: {error}"]) from error
     if not card.template:
         return card
     return amended(card, template_text=_template_text(card.template, path.parent))

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
+from recast_eval.content.yaml_text import parse_yaml
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.judging.audit_records import AuditRecord
 from recast_eval.judging.records import VerdictRecord
@@ -255,9 +254,8 @@ def _recipe(path: Path, notes: list[str]) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, AttributeError):
-        # The last two are what constructors raise: a month 13, a tag on the wrong kind of value.
+        found = parse_yaml(path.read_text("utf-8"))
+    except ValueError:
         notes.append(f"{path.parent.name}/{path.name} is no YAML and was left out.")
         return {}
     if not isinstance(found, dict):

@@ -148,7 +148,8 @@ def _find(text: str) -> _Found:
     if (path / _CARD).is_file():
         return _checkpoint(path, _step_name(path))
     if (path / "checkpoints").is_dir():
-        steps = sorted(p.parent for p in path.glob(f"checkpoints/step-*/{_CARD}"))
+        steps = [p.parent for p in path.glob(f"checkpoints/step-*/{_CARD}")]
+        steps.sort(key=lambda p: (len(p.name), p.name))  # step-1000000 is after step-999999
         if not steps:
             raise ConfigError([f"{text}: a run without a whole checkpoint; train it further"])
         return _checkpoint(steps[-1], path.resolve().name)

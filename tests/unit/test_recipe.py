@@ -365,6 +365,6 @@ def test_method_recipes_train_what_the_baseline_trains(name: str) -> None:
     static, plan = (load_plan(find_recipe(f"starter-{n}")) for n in ("static", name))
     assert plan.policy_config.lora == static.policy_config.lora
     # The policy gradients fall apart at the others' rate: docs/methods.md.
-    rate = {"awm": 2.5e-3, "flow-grpo-fast": 1.25e-3}.get(name, 1.5e-3)
+    rate = {"awm": 2.5e-3, "flow-grpo-fast": 1e-3}.get(name, 1.5e-3)
     assert plan.recipe.optimiser == replace(static.recipe.optimiser, learning_rate=rate)
     assert plan.recipe.steps_per_epoch == static.recipe.steps_per_epoch

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from recast_eval.content.yaml_text import parse_yaml
 from recast_eval.errors import ConfigError, PluginError
 from recast_eval.plugins import Registry
 from recast_eval.records import digest
@@ -164,31 +164,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _parse(text: str, where: str) -> Any:
-    """The value of a YAML text.
-
-    Raises:
-        ConfigError: It has none. YAML's own constructors let through what Python says of an
-            impossible date, an empty or too long number, or a tag that does not fit.
-    """
     try:
-        return yaml.load(text, Loader=_UniqueLoader)  # noqa: S506 - a SafeLoader
-    except RecursionError as error:
-        raise ConfigError([f"{where}: is nested too deeply"]) from error
-    except (yaml.YAMLError, ValueError, AttributeError) as error:
-        why = " ".join(str(error).split())
-        raise ConfigError([f"{where}: the value is no YAML ({why})"]) from error
-
-
-class _UniqueLoader(yaml.SafeLoader):
-    """A safe loader that does not let the second of two equal keys win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode)]
-        if twice := [k for k in dict.fromkeys(keys) if keys.count(k) > 1]:
-            raise yaml.MarkedYAMLError(
-                problem=f"key {twice[0]!r} is given twice", problem_mark=node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
+        return parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError([f"{where}: {error}"]) from error
 
 
 def _override(values: dict[str, Any], sets: Sequence[str], problems: list[str]) -> dict[str, Any]:
