@@ -19,7 +19,7 @@ from tests.support.tiny_sd3 import save_tiny_sd3
 ROOT = Path(__file__).parents[2]
 METHODS = ("nft", "flow-grpo", "flow-grpo-fast", "mix-grpo", "grpo-guard", "tempflow", "awm")
 AGGREGATORS = ("weighted-sum", "zscore-sum", "marble", "mgda", "pcgrad", "cagrad")
-SHORT = {"flow-grpo-fast": {"window": {"kind": "random", "size": 2}}, "mix-grpo": {}}
+SHORT = {"flow-grpo-fast": {"window": {"size": 2}}, "tempflow": {"window": {"branches": 2}}}
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recast_train.policies._windows import Window, find_window
+from recast_train.policies._windows import Window, find_window, window_range
 
 SPEC = {"size": 2, "low": 0.0, "high": 1.0, "every": 1, "stride": 1, "branches": 1}
 
@@ -44,6 +44,14 @@ def test_branches_share_a_step_and_cover_all() -> None:
     pairs = window.first.reshape(8, 2)
     assert (pairs[:, 0] == pairs[:, 1]).all()
     assert sorted(pairs[:, 0].tolist()) == list(range(8))
+
+
+def test_windows_end_with_the_visible_steps_unless_they_are_larger() -> None:
+    spec = {**SPEC, "kind": "sliding"}
+    assert window_range(spec, 8) == (0, 8)
+    assert window_range(spec, 8, visible=6) == (0, 6)
+    assert window_range({**spec, "size": 7}, 8, visible=6) == (0, 7)
+    assert window_range({**spec, "low": 0.5, "size": 3}, 8, visible=6) == (4, 7)
 
 
 @pytest.mark.parametrize(

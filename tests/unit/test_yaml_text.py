@@ -26,7 +26,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
 def test_what_has_no_value_is_a_short_error_everywhere(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match="YAML|deeply") as caught:
+    with pytest.raises(ValueError, match=r"YAML|deeply") as caught:
         parse_yaml(text)
     assert len(str(caught.value)) < 400
     path = tmp_path / "card.yaml"

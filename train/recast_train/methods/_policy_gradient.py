@@ -253,20 +253,19 @@ class PolicyGradient:
         """Where the window lies and noise shows, in the mean over a run."""
         stds = step_stds(sigmas, solver=self.config.solver, noise_level=self.config.noise_level)
         seen = visible(stds)
-        first, last = self._explored(len(stds))
-        bounds = first, min(last, 1 + int(seen.nonzero().max()))
+        bounds = self._explored(len(stds), 1 + int(seen.nonzero().max()))
         return window_density(asdict(self.config.window), bounds, seen.numpy(), epochs)
 
     def old_decay(self, step: int, epoch: int) -> float:
         """0: each epoch is drawn by the policy as it stands."""
         return 0.0
 
-    def _explored(self, num_steps: int) -> tuple[int, int]:
+    def _explored(self, num_steps: int, visible: int | None = None) -> tuple[int, int]:
         """Steps [first, last) of which any may be trained."""
         window = self.config.window
         if window.kind == "all":
             return 0, max(1, int(num_steps * self.config.timestep_fraction))
-        return window_range(asdict(window), num_steps)
+        return window_range(asdict(window), num_steps, visible)
 
     def _step(
         self, x_t: Tensor, velocity: Tensor, sigma: Tensor, sigma_next: Tensor, sigmas: Tensor

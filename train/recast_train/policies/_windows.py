@@ -68,22 +68,19 @@ def window_range(
 ) -> tuple[int, int]:
     """Steps [low, high) that a window may lie in.
 
+    It ends with the visible steps, unless it is larger than they are: then it has one place.
+
     Raises:
-        ValueError: It is larger than they are.
+        ValueError: It is larger than the steps between its bounds.
     """
-    low = int(spec["low"] * num_steps)
-    high = min(int(spec["high"] * num_steps), num_steps if visible is None else visible)
-    if high - low < int(spec["size"]):
-        quiet = (
-            ""
-            if high == int(spec["high"] * num_steps)
-            else (f", of which the last {num_steps - high} add too little noise to tell")
-        )
+    size = int(spec["size"])
+    low, high = int(spec["low"] * num_steps), int(spec["high"] * num_steps)
+    if high - low < size:
         raise ValueError(
-            f"a window of {spec['size']} does not fit between {spec['low']} and {spec['high']} "
-            f"of {num_steps} steps{quiet}"
+            f"a window of {size} does not fit between {spec['low']} and {spec['high']} "
+            f"of {num_steps} steps"
         )
-    return low, high
+    return low, high if visible is None else max(min(high, visible), low + size)
 
 
 def _same(first: int, size: int, samples: int) -> Window:

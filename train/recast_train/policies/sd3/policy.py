@@ -176,10 +176,7 @@ class Sd3Policy:
         stds = step_stds(self.sigmas, solver=solver, noise_level=plan["noise_level"])
         steps = len(stds)
         last = 1 + int(visible(stds).nonzero().max())
-        try:
-            return find_window(spec, samples, steps, epoch=epoch, generator=generator, visible=last)
-        except ValueError as error:
-            raise ConfigError([f"method.window: {error}"]) from error
+        return find_window(spec, samples, steps, epoch=epoch, generator=generator, visible=last)
 
     def _batched(self, x: Tensor, sigma: Tensor, condition: Condition, who: Who) -> Tensor:
         size = self._setup.rollout_batch or len(x)
