@@ -30,6 +30,8 @@ class _Aside(Generic[T]):
         self._fault: list[BaseException] = []
         self._task: asyncio.Task[T] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Not the thread's join: an interrupt in it makes Python 3.11 take the thread for ended.
+        self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="judging")
 
     def _run(self) -> None:
@@ -37,6 +39,8 @@ class _Aside(Generic[T]):
             self._box.append(asyncio.run(self._held()))
         except BaseException as error:
             self._fault.append(error)
+        finally:
+            self._done.set()
 
     async def _held(self) -> T:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -46,12 +50,12 @@ class _Aside(Generic[T]):
         """Wait for it."""
         self._thread.start()
         try:
-            self._thread.join()
+            self._done.wait()
         except BaseException:
             if self._loop is not None and self._task is not None:
                 with suppress(RuntimeError):  # the loop has ended meanwhile
                     self._loop.call_soon_threadsafe(self._task.cancel)
-            self._thread.join()
+            self._done.wait()
             raise
         if self._fault:
             raise self._fault[0]

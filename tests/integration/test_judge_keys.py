@@ -81,10 +81,10 @@ class Noting(JudgeServer):
 
     def __init__(self) -> None:
         super().__init__(Script(models=None))
-        self.keys: set[str | None] = set()
+        self.bearers: set[str | None] = set()
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
-        self.keys.add(request.headers.get("Authorization"))
+        self.bearers.add(request.headers.get("Authorization"))
         return await super()._route(request)
 
 
@@ -119,9 +119,9 @@ def test_a_juror_elsewhere_gets_only_a_key_that_is_named_for_it(tmp_path: Path) 
         jury = JudgeCard(name="j-v1", kind="jury", what="", axes={"overall": "q"}, jury=members)
         bench = Bench((jury,), Endpoint(run.url, "mock"), world.sets)
         judge(bench, tmp_path / "out", Options())
-    assert run.keys == {"Bearer sk-openai-0123456789"}
-    assert bare.keys == {NO_KEY}
-    assert named.keys == own.keys == {"Bearer sk-mine-0123456789"}
+    assert run.bearers == {"Bearer sk-openai-0123456789"}
+    assert bare.bearers == {NO_KEY}
+    assert named.bearers == own.bearers == {"Bearer sk-mine-0123456789"}
     openai = Juror(judge="pairwise-v1", base_url="https://api.openai.com/v1")
     seats = Bench(
         (jury.model_copy(update={"jury": (openai,)}),), Endpoint("http://h/v1", "m"), world.sets
@@ -147,10 +147,10 @@ def test_each_card_sends_its_own_key_and_the_audit_does_too(tmp_path: Path) -> N
         words = ["judge", "--pairwise", "a", "b", "--out", str(tmp_path), *where]
         done = command(*words, "--judge", "pairwise-strict-v1", "--judge", mine)
         assert done.exit_code == 0, done.output
-        assert server.keys == {"Bearer sk-openai-0123456789", "Bearer sk-mine-0123456789"}
-        server.keys.clear()
+        assert server.bearers == {"Bearer sk-openai-0123456789", "Bearer sk-mine-0123456789"}
+        server.bearers.clear()
         done = command("audit", str(tmp_path), "--ask", "--judge", mine, *where)
-        assert server.keys == {"Bearer sk-mine-0123456789"}
+        assert server.bearers == {"Bearer sk-mine-0123456789"}
 
 
 @pytest.mark.usefixtures("_two_keys")

@@ -42,7 +42,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         "sampler": {"steps": 3},
         "prompts": {"set": str(folder / "prompts.txt")},
-        "groups": {"prompts_per_epoch": 2, "group_size": 3},
+        "groups": {"prompts_per_epoch": 4, "group_size": 3},
         "rewards": {"finish": 1, "composition": 1},
         # Probes, and a number of work items that two do not divide: both must not wait for ever.
         "credit": {"kind": "recast-online", "refresh_every": 2, "correct_every": 4},
