@@ -11,87 +11,28 @@ from pydantic import TypeAdapter, ValidationError
 
 from recast_eval.errors import ConfigError, DataError
 from recast_eval.records import write_json
-from recast_train.credit import CREDITS, Credit, CreditSetup, Probes, solve_weights, static_weights
-from recast_train.credit.estimators import Samples
+from recast_train.credit import CREDITS, CreditSetup, solve_weights, static_weights
 from recast_train.credit.gaussian import (
-    COARSE,
-    FINE,
-    MIDDLE,
-    draw,
-    exact_information,
     shifted_sigmas,
 )
-from recast_train.credit.kinds._moving import Moving
 from recast_train.credit.kinds.shuffled import other_rows
 from recast_train.credit.profile import (
     Curve,
-    Origin,
     Profile,
-    build_profile,
     profile_gains,
     read_profile,
 )
-
-COORDINATES = (COARSE, MIDDLE, FINE)
-NAMES = ("coarse", "middle", "fine")
-SIGMAS = shifted_sigmas(10)
-PROBES = SIGMAS[[1, 3, 5, 7, 9]]
-BUDGETS = np.array([2, 1, 1]) / 4
-SETUP = CreditSetup(rewards=NAMES, budgets=BUDGETS, sigmas=SIGMAS, column_mass=None, seed=3)
-
-
-def exact_gains() -> np.ndarray:
-    return np.diff(np.stack([exact_information(SIGMAS, c) for c in COORDINATES]))
-
-
-def samples(prompts: int, images: int, seed: int) -> Samples:
-    generator = np.random.default_rng(seed)
-    return draw(COORDINATES, PROBES, prompts=prompts, images=images, generator=generator)
-
-
-def probes(epoch: int, prompts: int = 24, images: int = 24, **change: Any) -> Probes:
-    drawn = samples(prompts, images, 100 + epoch)
-    assert drawn.x0_rewards is not None
-    assert drawn.completions is not None
-    x0, completions = drawn.x0_rewards, drawn.completions
-    given: dict[str, Any] = {
-        "epoch": epoch,
-        "rewards": drawn.rewards,
-        "prompts": drawn.prompts,
-        "sigmas": PROBES,
-        "x0_rewards": lambda: x0,
-        "features": lambda: np.zeros((len(PROBES), x0.shape[2], 1)),
-        "complete": lambda index: completions[index],
-    }
-    return Probes(**{**given, **change})
-
-
-@pytest.fixture(scope="module")
-def profile() -> Profile:
-    origin = Origin("toy", "0" * 16, "gaussian", "rollouts", NAMES, SIGMAS)
-    return build_profile(origin, samples(200, 20, 0), generator=np.random.default_rng(0))
-
-
-@pytest.fixture
-def path(profile: Profile, tmp_path: Path) -> str:
-    write_json(tmp_path / "profile.json", profile)
-    return str(tmp_path / "profile.json")
-
-
-def make(kind: str, setup: CreditSetup = SETUP, **config: Any) -> Credit:
-    spec = CREDITS.load(kind)
-    checked = TypeAdapter(spec.config).validate_python(config)
-    problems = list(checked.problems()) if hasattr(checked, "problems") else []
-    assert not problems, problems
-    built: Credit = spec.build(checked, setup)
-    return built
-
-
-def margins(credit: Credit, budgets: np.ndarray = BUDGETS) -> None:
-    w = credit.weights()
-    np.testing.assert_allclose(w.sum(1), budgets, atol=1e-10)
-    np.testing.assert_allclose(w.sum(0), 1 / w.shape[1], atol=1e-12)
-    assert (w >= 0).all()
+from tests.support.credit_world import (
+    BUDGETS,
+    NAMES,
+    PROBES,
+    SETUP,
+    SIGMAS,
+    exact_gains,
+    make,
+    margins,
+    probes,
+)
 
 
 def test_all_kinds_are_found_and_say_what_they_are() -> None:
@@ -455,184 +396,6 @@ class TestProfileFile:
         pulled = make("recast", profile=path).weights() - static
         free = make("recast", profile=path, shrink=False).weights() - static
         assert np.abs(pulled).sum() < 0.6 * np.abs(free).sum()
-
-
-class TestOnline:
-    def test_it_warms_up_then_follows_the_gains(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=3, warm_up=2, floor=0.0)
-        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
-        first = credit.observe(probes(0))
-        assert first is not None
-        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
-        for epoch in range(1, 12):
-            record = credit.observe(probes(epoch))
-        margins(credit)
-        want = solve_weights(exact_gains(), BUDGETS)
-        np.testing.assert_allclose(10 * credit.weights(), 10 * want, atol=0.2)
-        assert record is not None
-        assert record.kind == "recast-online"
-        assert set(record.raw_curves) == {"cross-fit", "forward-pair", "corrected"}
-        assert record.curve_errors is not None
-        assert np.max(record.curve_errors) < 0.05
-
-    def test_features_that_tell_nothing_leave_it_static(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=0)
-        rng = np.random.default_rng(0)
-        for epoch in range(4):
-            junk = probes(epoch, x0_rewards=lambda: rng.standard_normal((5, 3, 576)))
-            credit.observe(junk)
-        assert (credit.weights() == static_weights(BUDGETS, 10)).all()
-
-    def test_features_that_tell_nothing_of_one_reward_leave_it_flat(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=0)
-        rng = np.random.default_rng(0)
-        for epoch in range(3):
-            junk = probes(epoch).x0_rewards().copy()
-            junk[:, 1] = rng.standard_normal(junk[:, 1].shape)
-            record = credit.observe(probes(epoch, x0_rewards=lambda junk=junk: junk))
-        assert record is not None
-        assert record.reliability is not None
-        assert record.reliability[1] == 0
-        assert min(record.reliability[0], record.reliability[2]) > 0.9
-        assert record.gains is not None
-        assert record.gains[1] == [1.0] * 10
-
-    def test_when_it_looks(self) -> None:
-        credit = make("recast-online", refresh_every=5, correct_every=12)
-        assert [e for e in range(30) if credit.wants(e)] == [0, 5, 10, 12, 15, 20, 24, 25]
-        alone = CreditSetup(("coarse",), np.ones(1), SIGMAS, None, 0)
-        assert not make("recast-online", alone).wants(0)
-
-    def test_levels_are_completed_in_turn(self) -> None:
-        asked: list[int] = []
-        credit = make("recast-online", refresh_every=1, correct_every=1, correct_probes=2)
-
-        def complete(epoch: int) -> Any:
-            inner = probes(epoch).complete
-            return lambda index: (asked.append(index), inner(index))[1]
-
-        for epoch in range(3):
-            credit.observe(probes(epoch, complete=complete(epoch)))
-        assert asked == [0, 1, 2, 3, 0, 4]
-
-    def test_features_alone_need_no_decoding(self) -> None:
-        def never() -> np.ndarray:
-            raise AssertionError("must not be asked for")
-
-        credit = make("recast-online", x0_rewards=False, refresh_every=1, correct_every=0)
-        assert credit.observe(probes(0, x0_rewards=never)) is not None
-
-    def test_a_resumed_run_goes_on_bit_for_bit(self) -> None:
-        settings = {"refresh_every": 1, "correct_every": 2, "correct_probes": 2}
-        whole, part = make("recast-online", **settings), make("recast-online", **settings)
-        for epoch in range(3):
-            whole.observe(probes(epoch))
-            part.observe(probes(epoch))
-        resumed = make("recast-online", **settings)
-        resumed.load_state(json.loads(json.dumps(part.state(), allow_nan=False)))
-        assert resumed.record(2) == whole.record(2)
-        for epoch in range(3, 6):
-            a, b = whole.observe(probes(epoch)), resumed.observe(probes(epoch))
-            assert a == b
-        assert (whole.weights() == resumed.weights()).all()
-
-    @pytest.mark.parametrize("control", ["reversed", "shuffled"])
-    def test_controls(self, control: str) -> None:
-        plain = make("recast-online", refresh_every=1, floor=0.0)
-        other = make("recast-online", refresh_every=1, floor=0.0, control=control)
-        for epoch in range(3):
-            plain.observe(probes(epoch))
-            other.observe(probes(epoch))
-        margins(other)
-        assert np.abs(plain.weights() - other.weights()).max() > 0.01
-
-    def test_what_does_not_fit_is_named(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=0)
-        with pytest.raises(ConfigError, match="2 prompts"):
-            credit.observe(probes(0, prompts=1))
-        credit.observe(probes(0))
-        with pytest.raises(ConfigError, match="probed"):
-            moved = PROBES - 1e-3
-            credit.observe(probes(1, sigmas=moved))
-        negative = make("recast-online", refresh_every=1, correct_every=0, gain="d2")
-        with pytest.raises(ConfigError, match="mean > 0"):
-            negative.observe(probes(0, rewards=-probes(0).rewards))
-        config = CREDITS.load("recast-online").config(
-            refresh_every=0, correct_every=-1, ema=1.0, min_reliability=2.0, folds=1
-        )
-        assert len(list(config.problems())) == 5
-
-    def test_an_epoch_that_could_not_measure_a_reward_leaves_it_as_it_was(self) -> None:
-        settings: dict[str, Any] = {"refresh_every": 1, "correct_every": 1, "correct_probes": 3}
-        some, all_ = make("recast-online", **settings), make("recast-online", **settings)
-        for epoch in range(6):
-            given = probes(epoch)
-            rewards = given.rewards.copy()
-            if epoch % 3 != 1:
-                rewards[0] = np.nan if epoch % 2 else 0.8
-            some.observe(replace(given, rewards=rewards))
-            if epoch % 3 == 1:
-                # As many corrections as the other, so that the same levels are completed.
-                all_.corrections = some.corrections - 1  # type: ignore[attr-defined]
-                all_.observe(given)
-        a, b = some.record(5), all_.record(5)
-        assert a.curves is not None
-        assert b.curves is not None
-        assert a.reliability is not None
-        assert b.reliability is not None
-        assert a.curves[0] == b.curves[0]
-        assert a.reliability[0] == b.reliability[0] > 0
-        assert a.reliability[1] > b.reliability[1]
-
-    @pytest.mark.parametrize("gain", ["r2", "d2", "kl"])
-    @pytest.mark.parametrize("value", [np.nan, 0.3, 0.8, -0.8])
-    def test_a_reward_never_measured_is_flat(self, gain: str, value: float) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=1, gain=gain, floor=0.0)
-        for epoch in range(2):
-            given = probes(epoch)
-            rewards = given.rewards.copy()
-            rewards[1] = value
-            record = credit.observe(replace(given, rewards=rewards))
-        assert record is not None
-        assert record.reliability is not None
-        assert record.reliability[1] == 0
-        assert record.gains is not None
-        assert record.gains[1] == [1.0] * 10
-        margins(credit)
-
-    def test_a_state_with_one_weight_a_level_is_read(self) -> None:
-        settings: dict[str, Any] = {"refresh_every": 1, "correct_every": 2, "correct_probes": 2}
-        whole = make("recast-online", **settings)
-        for epoch in range(3):
-            whole.observe(probes(epoch))
-        state = json.loads(json.dumps(whole.state()))
-        for name in ("bound", "missing"):
-            assert state[name]["weight"][0] == state[name]["weight"][1]
-            state[name]["weight"] = state[name]["weight"][0]  # as it was stored before
-        resumed = make("recast-online", **settings)
-        resumed.load_state(state)
-        assert whole.observe(probes(3)) == resumed.observe(probes(3))
-
-    def test_a_failed_reward_does_not_stop_it(self) -> None:
-        credit = make("recast-online", refresh_every=1, correct_every=1)
-        for epoch in range(3):
-            given = probes(epoch)
-            rewards = given.rewards.copy()
-            rewards[1] = np.nan
-            rewards[0, :9] = np.nan
-            assert credit.observe(replace(given, rewards=rewards)) is not None
-        margins(credit)
-
-
-def test_a_moving_mean_is_unbiased_from_the_start() -> None:
-    moving = Moving(0.9)
-    with pytest.raises(ValueError, match="nothing"):
-        moving.mean()
-    moving.add(np.array([[2.0, 4.0]]))
-    np.testing.assert_allclose(moving.mean(), [[2, 4]])
-    moving.add(np.array([[4.0, 0.0]]), np.array([True, False]))
-    # (.9 * .1 * 2 + .1 * 4) / (.9 * .1 + .1) = .58 / .19
-    np.testing.assert_allclose(moving.mean(), [[0.58 / 0.19, 4]])
 
 
 @pytest.mark.parametrize(
