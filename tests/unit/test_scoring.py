@@ -41,6 +41,7 @@ from recast_eval.scoring import (
 )
 from recast_eval.scoring.drawing import Draw, Job, plan_blocks
 from recast_eval.scoring.folder import recorded_models
+from recast_eval.scoring.image_folder import read_metadata
 from recast_eval.scoring.plan import EvalPlan, load_prompts, run_evaluation
 from tests.support.models_to_score import PROMPTS, checkpoint, image_folder
 
