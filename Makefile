@@ -48,7 +48,7 @@ bench: $(VENV)/.test
 # The tables and figures of docs/: hours on two cores, and each goes on where it was stopped.
 studies: $(VENV)/.test
 	$(BIN)/python benchmarks/gain_curves.py --write docs/credit.md --figure docs/figures/credit-starter.svg
-	$(BIN)/python benchmarks/credit_study.py --write docs/credit.md
+	$(BIN)/python benchmarks/credit_study.py
 	$(BIN)/python benchmarks/conflict.py --write docs/methods.md --figure docs/figures/conflict.svg
 	$(BIN)/python benchmarks/methods_table.py --write docs/methods.md
 	$(BIN)/python benchmarks/rebrl_study.py --write docs/rebrl.md --figures docs/figures

@@ -1,6 +1,6 @@
 """Does spending budgets where feedback is informative help? ReCAST, static, and the controls.
 
-    python benchmarks/credit_study.py --out runs/credit [--seeds 1 2 3] [--write docs/credit.md]
+    python benchmarks/credit_study.py --out runs/credit [--seeds 1 2 3] [--write PAGE]
 
 Trains the demo's recipe once a credit and seed, all on the same prompts, noise and timestep
 orders, and compares the same test pictures before and after. `--profile` is what `recast` and
